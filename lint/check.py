@@ -42,14 +42,15 @@ BELOW = {
     'device': {'base', 'wire', 'engine', 'abi'},
     'abi': set(),
     'agent': {'base', 'wire', 'engine', 'abi'},
-    'lib': {'base', 'wire', 'engine', 'device', 'agent', 'abi'},
-    'tools': {'base', 'wire', 'engine', 'device', 'agent', 'abi', 'lib'},
+    'runtime': {'base', 'wire', 'engine', 'device', 'agent', 'abi'},
+    'lib': {'base', 'wire', 'engine', 'device', 'agent', 'runtime', 'abi'},
+    'tools': {'base', 'wire', 'engine', 'device', 'agent', 'runtime', 'abi', 'lib'},
 }
 TEST_ROOMS = {'testing', 'tests', 'bench'}
 ROOMS = set(BELOW) | TEST_ROOMS
 PROVIDER_HEADERS = re.compile(r'infiniband/(mlx5|mlx4|efa|hns|mana)\w*')
 # Run inside a program that is not ours.
-IN_PROCESS = {'base', 'wire', 'engine', 'device', 'lib'}
+IN_PROCESS = {'base', 'wire', 'engine', 'device', 'runtime', 'lib'}
 BANNED = re.compile(
     r'(?<![\w.>])((?:std::|::)?(?:printf|puts|putchar|vprintf|exit|_exit|quick_exit|abort|terminate|system|popen))\s*\('
     r'|(std::cout)\b|\bfprintf\s*\(\s*(stdout)\b')
