@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The hardware interface: the line between the host side of a provider and a device.
+//
+// The host side allocates queue memory and doorbell records, writes work queue entries in the device's own format,
+// updates the doorbell record and rings; it reads completion queue entries out of memory. Everything else goes
+// through the typed commands below, which are the one implementation of control: a command mailbox (DEVX) is
+// decoded into the same calls. No input may crash the device: commands refuse with an errno and a reason, queue
+// memory is checked when it is decoded.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/expected.h"
+#include "engine/host.h"
+#include "engine/qp_types.h"
+
+namespace verbatim::hw {
+
+using engine::AddressAttributes;
+using engine::AsyncEvent;
+using engine::GidEntry;
+using engine::QpAttributes;
+using engine::QpState;
+using engine::QpType;
+
+/// Device objects as the host side sees them: a number in the device's space, and whose events they raise.
+struct Pd {
+    uint32_t number = 0;  ///< PD number
+};
+struct Mr {
+    uint32_t lkey = 0;
+    uint32_t rkey = 0;
+};
+struct Cq {
+    uint32_t number = 0;      ///< CQN
+    void* owner = nullptr;    ///< the host side's own object, handed back in events
+};
+struct Srq {
+    uint32_t number = 0;  ///< SRQN
+    void* owner = nullptr;
+};
+struct Qp {
+    uint32_t number = 0;  ///< QPN, 24 bits
+    void* owner = nullptr;
+};
+
+/// Queue memory that the host side owns. It must stay mapped until the object is destroyed.
+struct QueueMemory {
+    void* base = nullptr;
+    size_t bytes = 0;
+    uint32_t entries = 0;  ///< power of two
+    uint32_t stride = 0;   ///< bytes of an entry, power of two
+};
+
+struct CqSpec {
+    QueueMemory ring;
+    /// Doorbell record: big-endian 32-bit words; [0] consumer index, [1] arm (command and sequence), as the device defines.
+    uint32_t* doorbell = nullptr;
+    uint16_t moderation_count = 0;      ///< events after this many completions; 0: every one
+    uint16_t moderation_period_us = 0;
+    bool ignore_overrun = false;
+    void* owner = nullptr;
+};
+
+struct SrqSpec {
+    Pd* pd = nullptr;
+    QueueMemory ring;
+    uint32_t* doorbell = nullptr;  ///< [0] receive counter
+    uint32_t sge_max = 1;
+    uint32_t limit = 0;  ///< event when fewer entries are left; 0: none
+    void* owner = nullptr;
+};
+
+struct QpSpec {
+    QpType type{};
+    Pd* pd = nullptr;
+    Cq* send_cq = nullptr;
+    Cq* receive_cq = nullptr;
+    Srq* srq = nullptr;
+    QueueMemory send;     ///< stride: the basic block
+    QueueMemory receive;  ///< empty with an SRQ
+    uint32_t* doorbell = nullptr;  ///< [0] receive counter, [1] send counter
+    bool signal_all = false;       ///< sq_sig_all, where the device needs to know
+    uint32_t user_index = 0;       ///< echoed in completions where the format carries it
+    void* owner = nullptr;
+};
+
+struct MrSpec {
+    Pd* pd = nullptr;
+    uint64_t address = 0;  ///< in this process
+    uint64_t length = 0;   ///< bytes
+    uint64_t start = 0;    ///< IOVA
+    uint32_t access = 0;   ///< engine::Access
+};
+
+/// What ibv_query_device_ex and the like report. Only what works.
+struct Limits {
+    std::string firmware;         ///< "22.39.1002"
+    uint64_t node_guid = 0;       ///< host order
+    uint64_t max_mr_bytes = 0;
+    uint32_t vendor_id = 0, vendor_part_id = 0, hardware_version = 0;
+    uint32_t max_qp = 0, max_qp_wr = 0, max_sge = 0, max_sge_rd = 0, max_inline = 0;
+    uint32_t max_cq = 0, max_cqe = 0, max_mr = 0, max_pd = 0, max_ah = 0;
+    uint32_t max_srq = 0, max_srq_wr = 0, max_srq_sge = 0;
+    uint32_t max_qp_rd_atomic = 0, max_qp_init_rd_atomic = 0, max_res_rd_atomic = 0;
+    uint32_t max_mcast_grp = 0, max_mcast_qp_attach = 0, max_total_mcast_qp_attach = 0;
+    uint32_t max_pkeys = 0;
+    uint32_t timestamp_khz = 0;
+    uint32_t max_send_message_bytes = 0;
+};
+
+struct PortState {
+    bool active = true;
+    uint32_t max_mtu = 4096, active_mtu = 1024;  ///< bytes
+    uint32_t gid_entries = 0;
+    uint32_t pkey_entries = 1;
+    uint32_t speed_mbps = 100000;
+};
+
+/// Takes a device's events. Called from any thread, engine thread included, possibly with device locks held:
+/// implementations queue, wake and return; they call nothing of the device.
+class EventSink {
+public:
+    virtual ~EventSink() = default;
+    virtual void on_completion(Cq& cq) = 0;
+    virtual void on_async(AsyncEvent event, void* owner) = 0;  ///< owner: of the QP, CQ or SRQ; nullptr: port or device
+};
+
+/// One opened device. Thread safe, except that an object must not be used while it is destroyed.
+/// Errors: EINVAL bad argument, ENOMEM out of memory or limit reached, EFAULT memory not accessible, EBUSY still in use,
+/// EOPNOTSUPP not offered; the reason tells which argument and why.
+class Hca {
+public:
+    virtual ~Hca() = default;
+
+    virtual const Limits& limits() const = 0;
+    virtual PortState port() = 0;
+    virtual GidEntry gid(uint32_t index) = 0;
+    virtual Expected<uint16_t> pkey(uint32_t index) = 0;
+    virtual uint64_t hardware_clock() = 0;  ///< ticks of limits().timestamp_khz
+
+    virtual Expected<Pd*> create_pd() = 0;
+    virtual Outcome destroy_pd(Pd*) = 0;
+
+    virtual Expected<Mr*> create_mr(const MrSpec&) = 0;
+    /// Key that always faults-free discards writes and reads as zero.
+    virtual Expected<Mr*> create_null_mr(Pd*) = 0;
+    enum Rereg : uint32_t { kTranslation = 1, kPd = 2, kAccess = 4 };
+    virtual Outcome modify_mr(Mr*, uint32_t rereg_mask, const MrSpec&) = 0;
+    /// Returns when no peer can still touch the memory.
+    virtual Outcome destroy_mr(Mr*) = 0;
+
+    virtual Expected<Cq*> create_cq(const CqSpec&) = 0;
+    virtual Outcome destroy_cq(Cq*) = 0;
+    /// Moves the CQ to a new ring: entries not yet consumed are carried over, then the old memory is not touched any more.
+    virtual Outcome resize_cq(Cq*, const QueueMemory& ring) = 0;
+    virtual Outcome moderate_cq(Cq*, uint16_t count, uint16_t period_us) = 0;
+    /// The arm doorbell: reads the arm word of the doorbell record; raises an event now if a matching completion waits.
+    virtual void arm_cq(Cq*) = 0;
+
+    virtual Expected<Srq*> create_srq(const SrqSpec&) = 0;
+    virtual Outcome destroy_srq(Srq*) = 0;
+    virtual Outcome arm_srq(Srq*, uint32_t limit) = 0;
+    virtual uint32_t srq_limit(Srq*) = 0;
+
+    virtual Expected<Qp*> create_qp(const QpSpec&) = 0;
+    virtual Outcome destroy_qp(Qp*) = 0;
+    /// Checks the transition as the specification demands (EINVAL) and makes it. A reset also resets the device's
+    /// queue indices; the host side then resets its own and the doorbell record.
+    virtual Outcome modify_qp(Qp*, const QpAttributes&, uint32_t mask) = 0;
+    virtual QpAttributes query_qp(Qp*) = 0;
+
+    virtual Outcome attach_multicast(Qp*, const Gid&) = 0;
+    virtual Outcome detach_multicast(Qp*, const Gid&) = 0;
+
+    /// The send doorbell: the doorbell record's send counter has moved. Runs the queue on the calling thread, up to a
+    /// bounded amount of work; the rest is done by poll and by the engine thread.
+    virtual void ring_send(Qp*) = 0;
+    /// Drains what has arrived for this process. Cheap when nothing has.
+    virtual void poll() = 0;
+
+    /// Records a refusal in words for `verbatim explain`.
+    virtual void explain(uint32_t qpn, int status, const char* text) = 0;
+};
+
+}  // namespace verbatim::hw

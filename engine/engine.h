@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The engine of one process: memory keys, queue pairs, their requesters and responders, timers.
+//
+// It has no thread and no clock of its own. Work is done by whoever calls: a doorbell runs the requester, `progress`
+// drains arrivals and continues what had to wait, `step` is progress plus timers. An engine thread (runtime/) calls
+// step when no program thread does.
+//
+// Lock order: fabric poll < requester of a queue pair < responder of a queue pair < locks of the device model.
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/expected.h"
+#include "base/spinlock.h"
+#include "engine/host.h"
+#include "engine/memory_keys.h"
+#include "engine/published.h"
+#include "engine/qp_types.h"
+#include "engine/work.h"
+#include "wire/link/channel.h"
+
+namespace verbatim::engine {
+
+class QueuePair;
+
+/// Affiliated events of a queue pair; called with its locks held: queue, wake and return.
+class QueuePairEvents {
+public:
+    virtual ~QueuePairEvents() = default;
+    virtual void on_event(AsyncEvent event) = 0;
+};
+
+/// What a device model gives for a new queue pair. All pointers outlive it.
+struct QueuePairSpec {
+    QpType type{};
+    uint32_t domain = 0;  ///< protection domain number
+    SendQueue* send = nullptr;
+    ReceiveQueue* receive = nullptr;  ///< nullptr: no receive queue
+    bool shared_receive = false;      ///< `receive` is an SRQ: not flushed, last-WQE event instead
+    ReceiveSink* sink = nullptr;
+    QueuePairEvents* events = nullptr;
+    uint32_t send_entries = 0;  ///< most send work requests outstanding at a time
+};
+
+class Engine final : public wire::Receiver {
+public:
+    Engine(wire::Fabric& fabric, Host& host, const Clock& clock);
+    ~Engine() override;
+
+    KeyTable& keys() { return keys_; }
+    Host& host() { return host_; }
+    const Clock& clock() const { return clock_; }
+    wire::Fabric& fabric() { return fabric_; }
+    Published& published() { return published_; }
+
+    Expected<QueuePair*> create_queue_pair(const QueuePairSpec& spec);
+    /// Afterwards nothing of the specification is called any more.
+    void destroy_queue_pair(QueuePair* qp);
+
+    Outcome attach_multicast(QueuePair* qp, const Gid& group);
+    Outcome detach_multicast(QueuePair* qp, const Gid& group);
+
+    /// Drains arrivals and runs queue pairs that waited for room. Returns work done; cheap when there is none.
+    uint32_t progress();
+    /// progress and due timers at `now_ns`; returns when to call again (kNever: not before something arrives).
+    uint64_t step(uint64_t now_ns);
+
+    /// Counts calls of progress by program threads: the engine thread stays out of the way while this moves.
+    uint32_t program_polls() const { return program_polls_.load(std::memory_order_relaxed); }
+    void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
+
+    /// Records a reason in the published area. Thread safe; `text` is cut at 223 bytes.
+    void explain(uint32_t qpn, int status, uint64_t work, const char* text);
+
+    // wire::Receiver
+    bool on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload, wire::Segment* answer) override;
+    void on_room(wire::Channel& channel) override;
+    void on_gone(wire::Channel& channel) override;
+
+    // --- for QueuePair ---
+    /// Puts the queue pair on the list that progress runs; wakes the engine thread unless a program thread polls.
+    void schedule(QueuePair& qp);
+    /// The queue pair wants `step` to call it at `deadline_ns`.
+    void set_timer(QueuePair& qp, uint64_t deadline_ns);
+    /// Owes an acknowledgement, sent at the end of the present drain.
+    void owe_ack(QueuePair& qp);
+
+private:
+    struct Attachment {
+        Gid group;
+        QueuePair* qp;
+    };
+    QueuePair* find(uint32_t qpn);
+    Expected<uint32_t> take_number();
+    uint32_t run_ready();
+    void flush_acks();
+    bool deliver_multicast(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
+
+    wire::Fabric& fabric_;
+    Host& host_;
+    const Clock& clock_;
+    Published& published_;
+    KeyTable keys_;
+
+    // Queue pairs by block and index. Readers hold table_readers_ (see find); destroy waits for it.
+    std::array<std::unique_ptr<std::atomic<QueuePair*>[]>, kQpBlocksMax> table_;
+    std::array<std::atomic<uint32_t>, kQpBlocksMax> block_slots_{};
+    std::mutex table_lock_;
+    std::vector<uint32_t> free_numbers_;
+    uint32_t blocks_ = 0;
+    uint32_t next_index_ = 0;
+
+    std::mutex progress_lock_;
+    SpinLock ready_lock_;
+    std::vector<QueuePair*> ready_;
+    std::atomic<bool> any_ready_{false};
+    SpinLock timer_lock_;
+    std::vector<QueuePair*> timed_;
+    std::atomic<uint64_t> next_deadline_{kNever};
+    std::vector<QueuePair*> ack_owers_;
+    std::mutex groups_lock_;
+    std::vector<Attachment> attachments_;
+    std::atomic<uint32_t> program_polls_{0};
+};
+
+}  // namespace verbatim::engine
