@@ -2074,13 +2074,19 @@ enum ibv_rate {
     IBV_RATE_1200_GBPS = 24,
 };
 
-/** A rate as a multiple of 2.5 Gbit/s, rounded down; -1 if it is none. ibv_rate_to_mult(3) */
+/**
+ * A rate as a multiple of 2.5 Gbit/s (28 Gbit/s count as 11); -1 for rates that are none.
+ * ibv_rate_to_mult(3)
+ */
 __attribute__((const)) int ibv_rate_to_mult(enum ibv_rate rate);
 
 /** The rate of a multiple of 2.5 Gbit/s; IBV_RATE_MAX if there is none. mult_to_ibv_rate(3) */
 __attribute__((const)) enum ibv_rate mult_to_ibv_rate(int mult);
 
-/** A rate in Mbit/s; -1 if it is none. ibv_rate_to_mbps(3) */
+/**
+ * A rate in Mbit/s of the link, e.g. 103125 for 100 Gbit/s; -1 if it is none.
+ * ibv_rate_to_mbps(3)
+ */
 __attribute__((const)) int ibv_rate_to_mbps(enum ibv_rate rate);
 
 /** The rate of a number of Mbit/s; IBV_RATE_MAX if there is none. mbps_to_ibv_rate(3) */
@@ -2169,7 +2175,7 @@ static inline uint16_t ibv_flow_label_to_udp_sport(uint32_t fl)
 /** Scatter/gather element: a piece of a region. */
 struct ibv_sge {
     uint64_t addr;
-    uint32_t length; /**< up to 2^31 */
+    uint32_t length;
     uint32_t lkey;
 };
 
@@ -2706,8 +2712,15 @@ struct ibv_qp_attr {
 };
 
 /**
- * Changes the attributes that `attr_mask` (enum ibv_qp_attr_mask) names. Each transition has
- * its own required and optional ones. EINVAL: transition, mask or value. ibv_modify_qp(3)
+ * Changes the attributes that `attr_mask` (enum ibv_qp_attr_mask) names. Required, besides
+ * IBV_QP_STATE, on the way to RTS:
+ *     to    RC                                             UC                  UD
+ *     INIT  PKEY_INDEX PORT ACCESS_FLAGS                   the same            PKEY_INDEX PORT QKEY
+ *     RTR   AV PATH_MTU DEST_QPN RQ_PSN                    AV PATH_MTU         none
+ *           MAX_DEST_RD_ATOMIC MIN_RNR_TIMER               DEST_QPN RQ_PSN
+ *     RTS   SQ_PSN TIMEOUT RETRY_CNT RNR_RETRY             SQ_PSN              SQ_PSN
+ *           MAX_QP_RD_ATOMIC
+ * Any state may go to RESET or ERR. EINVAL: transition, mask or value. ibv_modify_qp(3)
  */
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask);
 
@@ -2733,7 +2746,7 @@ struct ibv_qp_rate_limit_attr {
     uint32_t comp_mask;      /**< 0 */
 };
 
-/** Sets packet pacing of a queue pair in RTR or RTS. ibv_modify_qp_rate_limit(3) */
+/** Sets packet pacing of a queue pair that sends. ibv_modify_qp_rate_limit(3) */
 static inline int ibv_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
 {
     struct verbs_context *vctx = verbs_get_ctx_op(qp->context, modify_qp_rate_limit);
@@ -2767,10 +2780,13 @@ struct ibv_ece {
     uint32_t comp_mask; /**< 0 */
 };
 
-/** Offers the peer's options to a queue pair, before it leaves RESET or INIT. ibv_set_ece(3) */
+/**
+ * Asks for options, e.g. those of the peer, before the transitions that they bear on; `ece`
+ * returns the accepted ones. ibv_set_ece(3)
+ */
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 
-/** Reads a queue pair's options: all at first, the agreed ones after RTR. ibv_query_ece(3) */
+/** Reads a queue pair's options as they stand. ibv_query_ece(3) */
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 
 /* ---------------------------------------------------------------------------------------
@@ -3416,7 +3432,7 @@ struct ibv_flow {
 
 /**
  * Steers matching packets to a raw packet or datagram queue pair. errno: EINVAL, ENOMEM,
- * EPERM (needs CAP_NET_RAW). ibv_create_flow(3)
+ * EPERM. ibv_create_flow(3)
  */
 static inline struct ibv_flow *ibv_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *flow)
 {
@@ -3577,7 +3593,7 @@ static inline int ibv_read_counters(struct ibv_counters *counters, uint64_t *cou
 /** A node type in words; "unknown" for others. Never NULL. ibv_node_type_str(3) */
 const char *ibv_node_type_str(enum ibv_node_type node_type);
 
-/** A port state in words, e.g. "PORT_ACTIVE (4)" in print; never NULL. ibv_port_state_str(3) */
+/** A port state in words, e.g. "active"; "unknown" for others. Never NULL. ibv_port_state_str(3) */
 const char *ibv_port_state_str(enum ibv_port_state port_state);
 
 /** An event type in words; "unknown" for others. Never NULL. ibv_event_type_str(3) */
