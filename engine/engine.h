@@ -3,11 +3,12 @@
 
 // The engine of one process: memory keys, queue pairs, their requesters and responders, timers.
 //
-// It has no thread and no clock of its own. Work is done by whoever calls: a doorbell runs the requester, `progress`
-// drains arrivals and continues what had to wait, `step` is progress plus timers. An engine thread (runtime/) calls
-// step when no program thread does.
+// It has no thread and no clock of its own. Work is done by whoever calls: a doorbell runs the requester,
+// `progress` drains arrivals and continues what had to wait, `step` is progress plus timers. An engine thread
+// (runtime/) calls step when no program thread does.
 //
-// Lock order: fabric poll < requester of a queue pair < responder of a queue pair < locks of the device model.
+// Lock order: fabric poll < requester of a queue pair < responder of a queue pair < locks of the device
+// model.
 
 #include <array>
 #include <atomic>
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/expected.h"
 #include "base/spinlock.h"
+#include "engine/access_guard.h"
 #include "engine/host.h"
 #include "engine/memory_keys.h"
 #include "engine/published.h"
@@ -31,102 +33,127 @@ class QueuePair;
 
 /// Affiliated events of a queue pair; called with its locks held: queue, wake and return.
 class QueuePairEvents {
-public:
-    virtual ~QueuePairEvents() = default;
-    virtual void on_event(AsyncEvent event) = 0;
+ public:
+  virtual ~QueuePairEvents() = default;
+  virtual void on_event(AsyncEvent event) = 0;
 };
 
 /// What a device model gives for a new queue pair. All pointers outlive it.
 struct QueuePairSpec {
-    QpType type{};
-    uint32_t domain = 0;  ///< protection domain number
-    SendQueue* send = nullptr;
-    ReceiveQueue* receive = nullptr;  ///< nullptr: no receive queue
-    bool shared_receive = false;      ///< `receive` is an SRQ: not flushed, last-WQE event instead
-    ReceiveSink* sink = nullptr;
-    QueuePairEvents* events = nullptr;
-    uint32_t send_entries = 0;  ///< most send work requests outstanding at a time
+  QpType type{};
+  uint32_t domain = 0;  ///< protection domain number
+  SendQueue* send = nullptr;
+  ReceiveQueue* receive = nullptr;  ///< nullptr: no receive queue
+  bool shared_receive = false;      ///< `receive` is an SRQ: not flushed, last-WQE event instead
+  ReceiveSink* sink = nullptr;
+  QueuePairEvents* events = nullptr;
+  uint32_t send_entries = 0;  ///< most send work requests outstanding at a time
 };
 
 class Engine final : public wire::Receiver {
-public:
-    Engine(wire::Fabric& fabric, Host& host, const Clock& clock);
-    ~Engine() override;
+ public:
+  Engine(wire::Fabric& fabric, Host& host, const Clock& clock);
+  ~Engine() override;
 
-    KeyTable& keys() { return keys_; }
-    Host& host() { return host_; }
-    const Clock& clock() const { return clock_; }
-    wire::Fabric& fabric() { return fabric_; }
-    Published& published() { return published_; }
+  KeyTable& keys() { return keys_; }
+  Host& host() { return host_; }
+  const Clock& clock() const { return clock_; }
+  wire::Fabric& fabric() { return fabric_; }
+  Published& published() { return published_; }
 
-    Expected<QueuePair*> create_queue_pair(const QueuePairSpec& spec);
-    /// Afterwards nothing of the specification is called any more.
-    void destroy_queue_pair(QueuePair* qp);
+  Expected<QueuePair*> create_queue_pair(const QueuePairSpec& spec);
+  /// Afterwards nothing of the specification is called any more.
+  void destroy_queue_pair(QueuePair* qp);
 
-    Outcome attach_multicast(QueuePair* qp, const Gid& group);
-    Outcome detach_multicast(QueuePair* qp, const Gid& group);
+  Outcome attach_multicast(QueuePair* qp, const Gid& group);
+  Outcome detach_multicast(QueuePair* qp, const Gid& group);
 
-    /// Drains arrivals and runs queue pairs that waited for room. Returns work done; cheap when there is none.
-    uint32_t progress();
-    /// progress and due timers at `now_ns`; returns when to call again (kNever: not before something arrives).
-    uint64_t step(uint64_t now_ns);
+  /// Drains arrivals and runs queue pairs that waited for room. Returns work done; cheap when there is none.
+  uint32_t progress();
+  /// progress and due timers at `now_ns`; returns when to call again (kNever: not before something arrives).
+  uint64_t step(uint64_t now_ns);
 
-    /// Counts calls of progress by program threads: the engine thread stays out of the way while this moves.
-    uint32_t program_polls() const { return program_polls_.load(std::memory_order_relaxed); }
-    void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
+  /// Counts calls of progress by program threads: the engine thread stays out of the way while this moves.
+  uint32_t program_polls() const { return program_polls_.load(std::memory_order_relaxed); }
+  void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
 
-    /// Records a reason in the published area. Thread safe; `text` is cut at 223 bytes.
-    void explain(uint32_t qpn, int status, uint64_t work, const char* text);
+  /// Records a reason in the published area. Thread safe; `text` is cut at 223 bytes.
+  void explain(uint32_t qpn, int status, uint64_t work, const char* text);
+  /// Reasons also go to standard error from now on.
+  void explain_aloud(bool on) { explain_aloud_ = on; }
 
-    // wire::Receiver
-    bool on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload, wire::Segment* answer) override;
-    void on_room(wire::Channel& channel) override;
-    void on_gone(wire::Channel& channel) override;
+  // wire::Receiver
+  bool on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
+                  wire::Segment* answer) override;
+  void on_room(wire::Channel& channel) override;
+  void on_gone(wire::Channel& channel) override;
 
-    // --- for QueuePair ---
-    /// Puts the queue pair on the list that progress runs; wakes the engine thread unless a program thread polls.
-    void schedule(QueuePair& qp);
-    /// The queue pair wants `step` to call it at `deadline_ns`.
-    void set_timer(QueuePair& qp, uint64_t deadline_ns);
-    /// Owes an acknowledgement, sent at the end of the present drain.
-    void owe_ack(QueuePair& qp);
+  // --- for QueuePair ---
+  /// Puts the queue pair on the list that progress runs; wakes the engine thread unless a program thread
+  /// polls.
+  void schedule(QueuePair& qp);
+  /// The queue pair wants its timer called at `deadline_ns`, or at the next coarse tick when that is 0.
+  /// `listed`: it is on the timer list already.
+  void set_timer(QueuePair& qp, uint64_t deadline_ns, bool listed);
+  /// Receive requests posted to it from now on are flushed.
+  void note_errored(QueuePair& qp);
+  /// Owes an acknowledgement or response, sent at the end of the present drain.
+  void owe_ack(QueuePair& qp);
+  /// A channel refused the queue pair's segment: run it again when there is room.
+  /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
+  void wait_for_room(QueuePair& qp, uint32_t epoch);
+  uint32_t room_epoch() const { return room_epoch_.load(std::memory_order_acquire); }
+  /// Inside it keys stay valid and queue pairs found by number stay alive.
+  AccessGuard& guard() { return guard_; }
 
-private:
-    struct Attachment {
-        Gid group;
-        QueuePair* qp;
-    };
-    QueuePair* find(uint32_t qpn);
-    Expected<uint32_t> take_number();
-    uint32_t run_ready();
-    void flush_acks();
-    bool deliver_multicast(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
+ private:
+  struct Attachment {
+    Gid group;
+    QueuePair* qp;
+  };
+  QueuePair* find(uint32_t qpn);
+  Expected<uint32_t> take_number();
+  PublishedQp& published_entry(uint32_t qpn);
+  std::atomic<QueuePair*>* entry_of(uint32_t qpn);
+  uint32_t run_ready();
+  uint32_t send_owed();
+  void flush_errored();
+  uint32_t progress_locked();
+  uint64_t run_timers(uint64_t now_ns);
+  void forget(QueuePair& qp);
+  bool deliver_multicast(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
 
-    wire::Fabric& fabric_;
-    Host& host_;
-    const Clock& clock_;
-    Published& published_;
-    KeyTable keys_;
+  wire::Fabric& fabric_;
+  Host& host_;
+  const Clock& clock_;
+  Published& published_;
+  AccessGuard guard_;
+  KeyTable keys_;
 
-    // Queue pairs by block and index. Readers hold table_readers_ (see find); destroy waits for it.
-    std::array<std::unique_ptr<std::atomic<QueuePair*>[]>, kQpBlocksMax> table_;
-    std::array<std::atomic<uint32_t>, kQpBlocksMax> block_slots_{};
-    std::mutex table_lock_;
-    std::vector<uint32_t> free_numbers_;
-    uint32_t blocks_ = 0;
-    uint32_t next_index_ = 0;
+  // Queue pairs by block and index. Readers are inside guard_; destroy waits for them.
+  std::array<std::unique_ptr<std::atomic<QueuePair*>[]>, kQpBlocksMax> table_;
+  std::array<std::atomic<uint32_t>, kQpBlocksMax> block_slots_{};
+  std::mutex table_lock_;
+  std::vector<uint32_t> free_numbers_;
+  uint32_t blocks_ = 0;
+  uint32_t next_index_ = 0;
 
-    std::mutex progress_lock_;
-    SpinLock ready_lock_;
-    std::vector<QueuePair*> ready_;
-    std::atomic<bool> any_ready_{false};
-    SpinLock timer_lock_;
-    std::vector<QueuePair*> timed_;
-    std::atomic<uint64_t> next_deadline_{kNever};
-    std::vector<QueuePair*> ack_owers_;
-    std::mutex groups_lock_;
-    std::vector<Attachment> attachments_;
-    std::atomic<uint32_t> program_polls_{0};
+  SpinLock progress_lock_;  ///< held while queue pairs are run from the lists below
+  SpinLock list_lock_;      ///< guards the lists
+  std::vector<QueuePair*> ready_;
+  std::vector<QueuePair*> roomless_;
+  std::vector<QueuePair*> timed_;
+  std::vector<QueuePair*> owers_;
+  std::vector<QueuePair*> errored_;
+  std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
+  std::atomic<bool> any_ready_{false}, any_owers_{false}, any_errored_{false};
+  std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer
+  std::atomic<uint32_t> room_epoch_{0};
+  uint64_t last_tick_ns_ = 0;
+  bool explain_aloud_ = false;
+  std::mutex groups_lock_;
+  std::vector<Attachment> attachments_;
+  std::atomic<uint32_t> program_polls_{0};
 };
 
 }  // namespace verbatim::engine

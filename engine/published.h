@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// What a process shows the others read-only: its memory keys, the state of its queue pairs and its recent errors.
+// What a process shows the others read-only: its memory keys, the state of its queue pairs and its recent
+// errors.
 //
-// One writer, many readers in other processes. Records that change are sequence locked: odd while being written;
-// readers copy the record between two equal even values. The area is sparse: only touched pages cost memory.
+// One writer, many readers in other processes. Records that change are sequence locked: odd while being
+// written; readers copy the record between two equal even values. The area is sparse: only touched pages cost
+// memory.
 
 #include <atomic>
 #include <cstddef>
@@ -12,10 +14,10 @@
 
 namespace verbatim::engine {
 
-inline constexpr uint32_t kKeysMax = 1u << 22;          ///< memory keys of one process; index 0 is never used
-inline constexpr uint32_t kQpBlock = 1u << 14;          ///< queue pairs that one slot's number space holds
-inline constexpr uint32_t kQpBlocksMax = 8;             ///< slots one process may hold
-inline constexpr uint32_t kReasonsMax = 256;            ///< error reasons kept
+inline constexpr uint32_t kKeysMax = 1u << 22;  ///< memory keys of one process; index 0 is never used
+inline constexpr uint32_t kQpBlock = 1u << 14;  ///< queue pairs that one slot's number space holds
+inline constexpr uint32_t kQpBlocksMax = 8;     ///< slots one process may hold
+inline constexpr uint32_t kReasonsMax = 256;    ///< error reasons kept
 
 /// A queue pair number: process slot in bits 23..14, index in bits 13..0.
 inline constexpr uint32_t qpn_slot(uint32_t qpn) { return (qpn >> 14) & 0x3ff; }
@@ -23,66 +25,66 @@ inline constexpr uint32_t qpn_index(uint32_t qpn) { return qpn & (kQpBlock - 1);
 inline constexpr uint32_t make_qpn(uint32_t slot, uint32_t index) { return slot << 14 | index; }
 
 struct PublishedHeader {
-    static constexpr uint64_t kMagic = 0x5645524241544d31;  // "VERBATM1"
-    uint64_t magic;
-    uint32_t pid;                          ///< in the process's own pid namespace
-    uint32_t block_slots[kQpBlocksMax];    ///< slot of each queue pair block, 0: unused
-    char program[32];                      ///< name, NUL terminated
-    std::atomic<uint64_t> reason_count;    ///< reasons ever recorded; the newest kReasonsMax are kept
-    std::atomic<uint32_t> objects[8];      ///< live counts: contexts, PDs, MRs, CQs, QPs, SRQs, AHs, channels
+  static constexpr uint64_t kMagic = 0x5645524241544d31;  // "VERBATM1"
+  uint64_t magic;
+  uint32_t pid;                                     ///< in the process's own pid namespace
+  std::atomic<uint32_t> block_slots[kQpBlocksMax];  ///< slot of each queue pair block, 0: unused
+  char program[32];                                 ///< name, NUL terminated
+  std::atomic<uint64_t> reason_count;  ///< reasons ever recorded; the newest kReasonsMax are kept
+  std::atomic<uint32_t> objects[8];    ///< live counts: contexts, PDs, MRs, CQs, QPs, SRQs, AHs, channels
 };
 
 /// A memory key. 64 bytes.
 struct alignas(64) PublishedKey {
-    std::atomic<uint32_t> sequence;
-    std::atomic<uint32_t> key;      ///< index << 8 | variant; 0: no such key
-    std::atomic<uint32_t> access;   ///< engine::Access
-    std::atomic<uint32_t> domain;   ///< protection domain number
-    std::atomic<uint64_t> start;    ///< first address as remote and local work requests name it (IOVA)
-    std::atomic<uint64_t> length;   ///< bytes
-    std::atomic<uint64_t> address;  ///< where `start` lies in the owner's memory
-    uint64_t reserved[3];
+  std::atomic<uint32_t> sequence;
+  std::atomic<uint32_t> key;      ///< index << 8 | variant; 0: no such key
+  std::atomic<uint32_t> access;   ///< engine::Access
+  std::atomic<uint32_t> domain;   ///< protection domain number
+  std::atomic<uint64_t> start;    ///< first address as remote and local work requests name it (IOVA)
+  std::atomic<uint64_t> length;   ///< bytes
+  std::atomic<uint64_t> address;  ///< where `start` lies in the owner's memory
+  uint64_t reserved[3];
 };
 static_assert(sizeof(PublishedKey) == 64);
 
 /// A queue pair: first line what a direct access checks, second line counters for people.
 struct alignas(64) PublishedQp {
-    std::atomic<uint32_t> sequence;
-    std::atomic<uint32_t> generation;   ///< grows with every reset-to-init
-    std::atomic<uint32_t> qpn;          ///< 0: no such queue pair
-    std::atomic<uint8_t> state;         ///< engine::QpState
-    std::atomic<uint8_t> transport;     ///< engine::QpType
-    std::atomic<uint16_t> reserved;
-    std::atomic<uint32_t> access;       ///< qp_access_flags
-    std::atomic<uint32_t> domain;       ///< protection domain number
-    std::atomic<uint32_t> remote_qpn;
-    std::atomic<uint32_t> first_psn;    ///< rq_psn as configured
-    std::atomic<uint32_t> path_mtu;     ///< bytes
-    std::atomic<uint32_t> max_dest_rd_atomic;
-    std::atomic<uint64_t> pad[2];
-    // counters
-    std::atomic<uint64_t> send_messages, send_bytes, receive_messages, receive_bytes;
-    std::atomic<uint64_t> rnr_naks, retries, errors, reserved2;
+  std::atomic<uint32_t> sequence;
+  std::atomic<uint32_t> generation;  ///< grows with every reset-to-init
+  std::atomic<uint32_t> qpn;         ///< 0: no such queue pair
+  std::atomic<uint8_t> state;        ///< engine::QpState
+  std::atomic<uint8_t> transport;    ///< engine::QpType
+  std::atomic<uint16_t> reserved;
+  std::atomic<uint32_t> access;  ///< qp_access_flags
+  std::atomic<uint32_t> domain;  ///< protection domain number
+  std::atomic<uint32_t> remote_qpn;
+  std::atomic<uint32_t> first_psn;  ///< rq_psn as configured
+  std::atomic<uint32_t> path_mtu;   ///< bytes
+  std::atomic<uint32_t> max_dest_rd_atomic;
+  std::atomic<uint64_t> pad[2];
+  // counters
+  std::atomic<uint64_t> send_messages, send_bytes, receive_messages, receive_bytes;
+  std::atomic<uint64_t> rnr_naks, retries, errors, reserved2;
 };
 static_assert(sizeof(PublishedQp) == 128);
 
 /// An error completion or refused command, in words.
 struct Reason {
-    std::atomic<uint64_t> number;  ///< 1 + position in time; 0: never written; written last
-    uint64_t time_ns;              ///< CLOCK_REALTIME
-    uint32_t qpn;
-    uint32_t status;               ///< engine::Status
-    uint64_t work;                 ///< work queue index
-    char text[224];                ///< NUL terminated
+  std::atomic<uint64_t> number;  ///< 1 + position in time; 0: never written; written last
+  uint64_t time_ns;              ///< CLOCK_REALTIME
+  uint32_t qpn;
+  uint32_t status;  ///< engine::Status
+  uint64_t work;    ///< work queue index
+  char text[224];   ///< NUL terminated
 };
 static_assert(sizeof(Reason) == 256);
 
 /// The whole area.
 struct Published {
-    PublishedHeader header;
-    alignas(4096) Reason reasons[kReasonsMax];
-    alignas(4096) PublishedQp qps[kQpBlocksMax * kQpBlock];
-    alignas(4096) PublishedKey keys[kKeysMax];
+  PublishedHeader header;
+  alignas(4096) Reason reasons[kReasonsMax];
+  alignas(4096) PublishedQp qps[kQpBlocksMax * kQpBlock];
+  alignas(4096) PublishedKey keys[kKeysMax];
 };
 
 }  // namespace verbatim::engine

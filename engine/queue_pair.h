@@ -1,20 +1,73 @@
 // SPDX-License-Identifier: MIT
 #pragma once
-// Public face first; the rest follows with the implementation.
+
+#include <atomic>
+
 #include "engine/engine.h"
+#include "engine/requester.h"
+#include "engine/responder.h"
 
 namespace verbatim::engine {
 
-/// One queue pair: state machine, requester and responder.
-class QueuePairControl {
-public:
-    virtual ~QueuePairControl() = default;
-    virtual uint32_t number() const = 0;
-    /// Checks the transition and attributes (IBA 10.3, ibv_modify_qp(3)) and makes it. EINVAL with the reason.
-    virtual Outcome modify(const QpAttributes& attributes, uint32_t mask) = 0;
-    virtual QpAttributes query() = 0;
-    /// The send doorbell was rung: runs the requester on the calling thread.
-    virtual void ring() = 0;
+/// One queue pair: its state machine around a requester and a responder. Made by Engine::create_queue_pair.
+/// Thread safe, except that it must not be used while it is destroyed.
+///
+///  RESET -> INIT -> RTR -> RTS <-> SQD      any -> ERR (flush), any -> RESET (drop)
+///                          RTS  -> SQE -> RTS   (send errors of UC and UD)
+class QueuePair {
+ public:
+  QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published);
+
+  uint32_t number() const { return number_; }
+  QpType type() const { return spec_.type; }
+  QpState state() const { return state_.load(std::memory_order_acquire); }
+  const QueuePairSpec& spec() const { return spec_; }
+
+  /// Checks the transition and its attributes (IBA 10.3, ibv_modify_qp(3)) and makes it. EINVAL with the
+  /// reason. To RESET: outstanding work is dropped without completions, SendQueue indices start at 0 again;
+  /// the device model resets its own queue indices after this returns and before the next doorbell.
+  Outcome modify(const QpAttributes& attributes, uint32_t mask);
+  QpAttributes query();
+
+  /// The send doorbell was rung: runs the requester on the calling thread, a bounded amount of work.
+  void ring();
+
+  /// The device model lost faith in this queue pair (its CQ overran, its queue memory is nonsense): error
+  /// state and event. May be called with any lock held except the engine's own lists.
+  void fail(AsyncEvent event, const char* why);
+
+  // --- for the requester, responder and engine ---
+  Requester& requester() { return requester_; }
+  Responder& responder() { return responder_; }
+  /// Attributes change only with both locks held; either lock suffices to read them.
+  const QpAttributes& attributes() const { return attributes_; }
+  PublishedQp& published() { return published_; }
+  wire::Transport transport() const;
+  /// Enters ERR (or SQE) and arranges for both queues to be flushed; each side's flush happens under its own
+  /// lock.
+  void enter_error(QpState target = QpState::kError);
+  /// Continues whatever waits: called from the engine's ready list.
+  void run_ready();
+  /// SQD was asked for and the send queue has come to rest.
+  void note_drained();
+
+  std::atomic<bool> scheduled{false};
+  bool waits_for_room = false;  ///< guarded by the engine's list lock
+
+ private:
+  Outcome check(const QpAttributes& attributes, uint32_t mask, QpState& from, QpState& to);
+  void apply(const QpAttributes& a, uint32_t mask);
+  void publish(QpState to);
+
+  Engine& engine_;
+  const QueuePairSpec spec_;
+  const uint32_t number_;
+  PublishedQp& published_;
+  std::atomic<QpState> state_{QpState::kReset};
+  QpAttributes attributes_;
+  std::mutex modify_lock_;
+  Requester requester_;
+  Responder responder_;
 };
 
 }  // namespace verbatim::engine

@@ -13,128 +13,129 @@ inline constexpr uint32_t kSgeMax = 32;
 
 /// One scatter/gather element as a work queue entry names it.
 struct Sge {
-    uint64_t address;
-    uint32_t length;  ///< bytes
-    uint32_t lkey;
+  uint64_t address;
+  uint32_t length;  ///< bytes
+  uint32_t lkey;
 };
 
 enum class Opcode : uint8_t {
-    kSend,
-    kSendImmediate,
-    kSendInvalidate,
-    kWrite,
-    kWriteImmediate,
-    kRead,
-    kCompareSwap,
-    kFetchAdd,
-    kLocalInvalidate,
-    kNop,
+  kSend,
+  kSendImmediate,
+  kSendInvalidate,
+  kWrite,
+  kWriteImmediate,
+  kRead,
+  kCompareSwap,
+  kFetchAdd,
+  kLocalInvalidate,
+  kNop,
 };
 
 /// Where a datagram goes (address vector of a UD work request).
 struct Destination {
-    Gid gid;
-    uint32_t qpn = 0;
-    uint32_t qkey = 0;  ///< bit 31 set: use the queue pair's own (IBA 3.5.3)
-    uint32_t flow_label = 0;
-    uint8_t source_gid_index = 0;
-    uint8_t traffic_class = 0;
-    uint8_t hop_limit = 0;
-    uint8_t service_level = 0;
+  Gid gid;
+  uint32_t qpn = 0;
+  uint32_t qkey = 0;  ///< bit 31 set: use the queue pair's own (IBA 3.5.3)
+  uint32_t flow_label = 0;
+  uint8_t source_gid_index = 0;
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 0;
+  uint8_t service_level = 0;
 };
 
-/// A decoded send work request. Filled by the device model, read by the requester; holds pointers into the queue
-/// only for inline data.
+/// A decoded send work request. Filled by the device model, read by the requester; holds pointers into the
+/// queue only for inline data.
 struct SendWork {
-    Opcode opcode{};
-    bool signaled = false;
-    bool solicited = false;
-    bool fence = false;
-    uint32_t immediate = 0;  ///< immediate data in network order, or the key to invalidate
-    uint64_t remote_address = 0;
-    uint32_t rkey = 0;
-    uint64_t swap_or_add = 0;  ///< host order
-    uint64_t compare = 0;      ///< host order
-    Destination destination;   ///< datagrams only
+  Opcode opcode{};
+  bool signaled = false;
+  bool solicited = false;
+  bool fence = false;
+  uint32_t immediate = 0;  ///< immediate data in network order, or the key to invalidate
+  uint64_t remote_address = 0;
+  uint32_t rkey = 0;
+  uint64_t swap_or_add = 0;  ///< host order
+  uint64_t compare = 0;      ///< host order
+  Destination destination;   ///< datagrams only
 
-    uint32_t sge_count = 0;
-    Sge sges[kSgeMax];
-    /// Inline data lies in the queue, perhaps in several runs around its end: then sges[i].address is a pointer
-    /// that needs no key check, and lkey is unused.
-    bool inline_data = false;
+  uint32_t sge_count = 0;
+  Sge sges[kSgeMax];
+  /// Inline data lies in the queue, perhaps in several runs around its end: then sges[i].address is a pointer
+  /// that needs no key check, and lkey is unused.
+  bool inline_data = false;
 
-    uint64_t length() const {
-        uint64_t sum = 0;
-        for (uint32_t i = 0; i < sge_count; i++) sum += sges[i].length;
-        return sum;
-    }
+  uint64_t length() const {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < sge_count; i++) sum += sges[i].length;
+    return sum;
+  }
 };
 
 /// How a send work request ended.
 struct SendCompletion {
-    uint32_t index = 0;  ///< what SendQueue::fetch was given
-    Opcode opcode{};
-    Status status{};
-    uint32_t bytes = 0;     ///< moved by a read or atomic
-    bool signaled = false;  ///< asked for by the work request; errors always complete
-    uint8_t vendor_detail = 0;
+  uint32_t index = 0;  ///< what SendQueue::fetch was given
+  Opcode opcode{};
+  Status status{};
+  uint32_t bytes = 0;     ///< moved by a read or atomic
+  bool signaled = false;  ///< asked for by the work request; errors always complete
+  uint8_t vendor_detail = 0;
 };
 
 /// A receive work request taken off its queue.
 struct ReceiveWork {
-    uint32_t index = 0;  ///< the model's own name of the entry
-    uint32_t sge_count = 0;
-    Sge sges[kSgeMax];
+  uint32_t index = 0;  ///< the model's own name of the entry
+  uint32_t sge_count = 0;
+  Sge sges[kSgeMax];
 
-    uint64_t capacity() const {
-        uint64_t sum = 0;
-        for (uint32_t i = 0; i < sge_count; i++) sum += sges[i].length;
-        return sum;
-    }
+  uint64_t capacity() const {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < sge_count; i++) sum += sges[i].length;
+    return sum;
+  }
 };
 
 /// How a received message ended.
 struct ReceiveCompletion {
-    uint32_t index = 0;
-    Opcode opcode{};  ///< kSend, kSendImmediate, kSendInvalidate, kWriteImmediate
-    Status status{};
-    bool solicited = false;
-    bool has_grh = false;
-    bool is_ipv4 = false;  ///< GRH area carries an IPv4 header (RoCE v2 over IPv4)
-    uint32_t bytes = 0;    ///< with the 40 bytes of the GRH area for datagrams
-    uint32_t immediate = 0;  ///< network order, or the invalidated key
-    uint32_t src_qpn = 0;
-    uint8_t service_level = 0;
-    uint8_t vendor_detail = 0;
+  uint32_t index = 0;
+  Opcode opcode{};  ///< kSend, kSendImmediate, kSendInvalidate, kWriteImmediate
+  Status status{};
+  bool solicited = false;
+  bool has_grh = false;
+  bool is_ipv4 = false;    ///< GRH area carries an IPv4 header (RoCE v2 over IPv4)
+  uint32_t bytes = 0;      ///< with the 40 bytes of the GRH area for datagrams
+  uint32_t immediate = 0;  ///< network order, or the invalidated key
+  uint32_t src_qpn = 0;
+  uint8_t service_level = 0;
+  uint8_t vendor_detail = 0;
 };
 
 /// The send queue of one queue pair, as the device model keeps it. Called with the requester's lock held.
 class SendQueue {
-public:
-    enum class Fetch : uint8_t { kNone, kWork, kBad };
-    virtual ~SendQueue() = default;
-    /// Decodes the entry at `index` (a running counter that the model defines, 0 after reset) without consuming it;
-    /// `next` receives the index after it. kNone: nothing rung there yet. kBad: `reason` says what is wrong with it;
-    /// `next` is still advanced, by one basic block at least. Must not trust the queue memory.
-    virtual Fetch fetch(uint32_t index, SendWork& work, uint32_t& next, const char*& reason) = 0;
-    /// Ends the oldest outstanding entry. Called in queue order for each entry, signaled or not.
-    virtual void complete(const SendCompletion& completion) = 0;
+ public:
+  enum class Fetch : uint8_t { kNone, kWork, kBad };
+  virtual ~SendQueue() = default;
+  /// Decodes the entry at `index` (a running counter that the model defines, 0 after reset) without consuming
+  /// it; `next` receives the index after it. kNone: nothing rung there yet. kBad: `reason` says what is wrong
+  /// with it; `next` is still advanced, by one basic block at least. Must not trust the queue memory.
+  virtual Fetch fetch(uint32_t index, SendWork& work, uint32_t& next, const char*& reason) = 0;
+  /// Ends the oldest outstanding entry. Called in queue order for each entry, signaled or not.
+  virtual void complete(const SendCompletion& completion) = 0;
 };
 
 /// A receive queue or shared receive queue as the device model keeps it. Thread safe.
 class ReceiveQueue {
-public:
-    enum class Take : uint8_t { kNone, kWork, kBad };
-    virtual ~ReceiveQueue() = default;
-    /// Takes the oldest posted entry. kBad: the entry is taken but malformed: complete it with kLocalQpOperation.
-    virtual Take take(ReceiveWork& work, const char*& reason) = 0;
+ public:
+  enum class Take : uint8_t { kNone, kWork, kBad };
+  virtual ~ReceiveQueue() = default;
+  /// Takes the oldest posted entry. kBad: the entry is taken but malformed: complete it with
+  /// kLocalQpOperation.
+  virtual Take take(ReceiveWork& work, const char*& reason) = 0;
 };
 
 /// Where a queue pair's received messages complete. Called with the responder's lock held.
 class ReceiveSink {
-public:
-    virtual ~ReceiveSink() = default;
-    virtual void complete(const ReceiveCompletion& completion) = 0;
+ public:
+  virtual ~ReceiveSink() = default;
+  virtual void complete(const ReceiveCompletion& completion) = 0;
 };
 
 }  // namespace verbatim::engine

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/queue_pair.h"
+
+namespace verbatim::engine {
+
+namespace {
+
+constexpr uint32_t kArrivalsPerProgress = 256;
+constexpr uint64_t kTickNs = 50'000'000;  ///< how late a coarse timer may be noticed
+constexpr uint32_t kMulticastQpn = 0xffffff;
+
+Published& published_of(wire::Fabric& fabric) { return *reinterpret_cast<Published*>(fabric.published()); }
+
+void remove(std::vector<QueuePair*>& list, QueuePair* qp) {
+  list.erase(std::remove(list.begin(), list.end(), qp), list.end());
+}
+
+bool is_reply(wire::Operation operation) {
+  return operation == wire::Operation::kAck || operation == wire::Operation::kReadResponse ||
+         operation == wire::Operation::kAtomicResponse;
+}
+
+}  // namespace
+
+Engine::Engine(wire::Fabric& fabric, Host& host, const Clock& clock)
+    : fabric_(fabric),
+      host_(host),
+      clock_(clock),
+      published_(published_of(fabric)),
+      keys_(published_, fabric, guard_) {
+  published_.header.magic = PublishedHeader::kMagic;
+}
+
+Engine::~Engine() {
+  for (auto& block : table_)
+    for (uint32_t i = 0; block && i < kQpBlock; i++) delete block[i].load();
+}
+
+std::atomic<QueuePair*>* Engine::entry_of(uint32_t qpn) {
+  const uint32_t slot = qpn_slot(qpn);
+  if (slot == 0) return nullptr;
+  for (uint32_t block = 0; block < kQpBlocksMax; block++)
+    if (block_slots_[block].load(std::memory_order_acquire) == slot) return &table_[block][qpn_index(qpn)];
+  return nullptr;
+}
+
+QueuePair* Engine::find(uint32_t qpn) {
+  std::atomic<QueuePair*>* entry = entry_of(qpn);
+  return entry ? entry->load(std::memory_order_acquire) : nullptr;
+}
+
+PublishedQp& Engine::published_entry(uint32_t qpn) {
+  uint32_t block = 0;
+  while (block_slots_[block].load(std::memory_order_relaxed) != qpn_slot(qpn)) block++;
+  return published_.qps[block * kQpBlock + qpn_index(qpn)];
+}
+
+Expected<uint32_t> Engine::take_number() {
+  constexpr uint32_t kFirstIndex =
+      16;  // numbers 0 and 1 have a meaning of their own; leave a margin in every slot
+  // Freed numbers rest for a while, so that late packets for the old owner find nobody.
+  constexpr size_t kRestingMax = 1024;
+  if (free_numbers_.size() > kRestingMax ||
+      (blocks_ == kQpBlocksMax && !free_numbers_.empty() && next_index_ == kQpBlock)) {
+    const uint32_t number = free_numbers_.front();
+    free_numbers_.erase(free_numbers_.begin());
+    return number;
+  }
+  if (blocks_ == 0 || next_index_ == kQpBlock) {
+    if (blocks_ == kQpBlocksMax) return Error{ENOMEM, "all queue pair numbers of this process are in use"};
+    Expected<uint32_t> slot = host_.qpn_slot(blocks_);
+    if (!slot) return slot.error();
+    table_[blocks_] = std::make_unique<std::atomic<QueuePair*>[]>(kQpBlock);
+    published_.header.block_slots[blocks_].store(*slot, std::memory_order_relaxed);
+    block_slots_[blocks_].store(*slot, std::memory_order_release);
+    blocks_++;
+    next_index_ = kFirstIndex;
+  }
+  return make_qpn(block_slots_[blocks_ - 1].load(std::memory_order_relaxed), next_index_++);
+}
+
+Expected<QueuePair*> Engine::create_queue_pair(const QueuePairSpec& spec) {
+  std::lock_guard<std::mutex> hold(table_lock_);
+  Expected<uint32_t> number = take_number();
+  if (!number) return number.error();
+  auto* qp = new QueuePair(*this, spec, *number, published_entry(*number));
+  entry_of(*number)->store(qp, std::memory_order_release);
+  return qp;
+}
+
+void Engine::destroy_queue_pair(QueuePair* qp) {
+  const uint32_t number = qp->number();
+  published_entry(number).qpn.store(0, std::memory_order_release);
+  published_entry(number).state.store(0, std::memory_order_release);
+  {
+    std::lock_guard<std::mutex> hold(groups_lock_);
+    for (size_t i = attachments_.size(); i-- > 0;)
+      if (attachments_[i].qp == qp) {
+        (void)host_.leave(attachments_[i].group);
+        attachments_.erase(attachments_.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+  }
+  entry_of(number)->store(nullptr, std::memory_order_release);
+  guard_.wait();
+  fabric_.wait_for_peers();
+  forget(*qp);
+  delete qp;
+  std::lock_guard<std::mutex> hold(table_lock_);
+  free_numbers_.push_back(number);
+}
+
+// Takes the queue pair off every list; with the progress lock held nobody is running it from one of them.
+void Engine::forget(QueuePair& qp) {
+  std::lock_guard<SpinLock> hold_progress(progress_lock_);
+  std::lock_guard<SpinLock> hold(list_lock_);
+  for (auto* list : {&ready_, &roomless_, &timed_, &owers_, &errored_}) remove(*list, &qp);
+}
+
+uint32_t Engine::progress() {
+  if (!progress_lock_.try_lock()) return 0;
+  const uint32_t done = progress_locked();
+  progress_lock_.unlock();
+  return done;
+}
+
+uint32_t Engine::progress_locked() {
+  uint32_t done = fabric_.poll(*this, kArrivalsPerProgress);
+  if (any_owers_.load(std::memory_order_relaxed)) done += send_owed();
+  if (any_ready_.load(std::memory_order_acquire)) done += run_ready();
+  if (any_errored_.load(std::memory_order_relaxed)) flush_errored();
+  const uint64_t deadline = deadline_ns_.load(std::memory_order_relaxed);
+  if (deadline != kNever) {
+    const uint64_t now = clock_.now_ns();
+    if (now >= deadline) run_timers(now);
+  }
+  return done;
+}
+
+uint64_t Engine::step(uint64_t now_ns) {
+  std::lock_guard<SpinLock> hold(progress_lock_);
+  const uint32_t done = progress_locked();
+  if (done > 0) return now_ns;
+  bool timed;
+  {
+    std::lock_guard<SpinLock> hold_list(list_lock_);
+    timed = !timed_.empty();
+  }
+  const uint64_t exact = deadline_ns_.load(std::memory_order_relaxed);
+  if (!timed) return exact;
+  if (now_ns < last_tick_ns_ + kTickNs) return std::min(exact, last_tick_ns_ + kTickNs);
+  last_tick_ns_ = now_ns;
+  return run_timers(now_ns);
+}
+
+// Looks at every queue pair that has a timer. Returns the earliest instant that one of them named.
+uint64_t Engine::run_timers(uint64_t now_ns) {
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    running_.swap(timed_);
+    deadline_ns_.store(kNever, std::memory_order_relaxed);
+  }
+  uint64_t earliest = kNever, exact = kNever;
+  for (QueuePair*& qp : running_) {
+    const uint64_t next = qp->requester().on_timer(now_ns);
+    earliest = std::min(earliest, next);
+    if (next == kNever)
+      qp = nullptr;
+    else if (next < now_ns + kTickNs)
+      exact = std::min(exact, next);
+  }
+  std::lock_guard<SpinLock> hold(list_lock_);
+  for (QueuePair* qp : running_)
+    if (qp) timed_.push_back(qp);
+  running_.clear();
+  if (exact < deadline_ns_.load(std::memory_order_relaxed))
+    deadline_ns_.store(exact, std::memory_order_relaxed);
+  return std::min(earliest, deadline_ns_.load(std::memory_order_relaxed));
+}
+
+void Engine::set_timer(QueuePair& qp, uint64_t deadline_ns, bool listed) {
+  bool wake = false;
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    if (!listed) {
+      wake = timed_.empty();
+      timed_.push_back(&qp);
+    }
+    if (deadline_ns != 0 && deadline_ns < deadline_ns_.load(std::memory_order_relaxed)) {
+      deadline_ns_.store(deadline_ns, std::memory_order_relaxed);
+      wake = true;
+    }
+  }
+  if (wake) host_.wake_engine_thread();
+}
+
+void Engine::schedule(QueuePair& qp) {
+  if (qp.scheduled.exchange(true, std::memory_order_acq_rel)) return;
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    ready_.push_back(&qp);
+    any_ready_.store(true, std::memory_order_release);
+  }
+  host_.wake_engine_thread();
+}
+
+uint32_t Engine::run_ready() {
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    running_.swap(ready_);
+    any_ready_.store(false, std::memory_order_relaxed);
+  }
+  const uint32_t count = static_cast<uint32_t>(running_.size());
+  for (QueuePair* qp : running_) {
+    qp->scheduled.store(false, std::memory_order_release);
+    qp->run_ready();
+  }
+  running_.clear();
+  return count;
+}
+
+void Engine::owe_ack(QueuePair& qp) {
+  if (qp.responder().owing) return;
+  qp.responder().owing = true;
+  owers_.push_back(&qp);
+  any_owers_.store(true, std::memory_order_relaxed);
+}
+
+uint32_t Engine::send_owed() {
+  running_.swap(owers_);
+  any_owers_.store(false, std::memory_order_relaxed);
+  const uint32_t count = static_cast<uint32_t>(running_.size());
+  for (QueuePair* qp : running_) {
+    const uint32_t room = room_epoch();
+    if (!qp->responder().send_owed()) wait_for_room(*qp, room);
+  }
+  running_.clear();
+  return count;
+}
+
+void Engine::wait_for_room(QueuePair& qp, uint32_t epoch) {
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    if (epoch == room_epoch_.load(std::memory_order_relaxed)) {
+      if (!qp.waits_for_room) roomless_.push_back(&qp);
+      qp.waits_for_room = true;
+      return;
+    }
+  }
+  schedule(qp);
+}
+
+void Engine::on_room(wire::Channel&) {
+  std::lock_guard<SpinLock> hold(list_lock_);
+  room_epoch_.fetch_add(1, std::memory_order_release);
+  for (QueuePair* qp : roomless_) {
+    qp->waits_for_room = false;
+    if (!qp->scheduled.exchange(true, std::memory_order_acq_rel)) ready_.push_back(qp);
+  }
+  roomless_.clear();
+  if (!ready_.empty()) any_ready_.store(true, std::memory_order_release);
+}
+
+void Engine::on_gone(wire::Channel& channel) {
+  on_room(channel);
+  // Whoever has something outstanding learns of it at once rather than at the next tick.
+  std::lock_guard<SpinLock> hold(list_lock_);
+  if (!timed_.empty()) deadline_ns_.store(0, std::memory_order_relaxed);
+}
+
+void Engine::note_errored(QueuePair& qp) {
+  std::lock_guard<SpinLock> hold(list_lock_);
+  if (std::find(errored_.begin(), errored_.end(), &qp) == errored_.end()) errored_.push_back(&qp);
+  any_errored_.store(true, std::memory_order_relaxed);
+}
+
+// A queue pair stays on this list while it is in the error state: posting to a receive queue rings no
+// doorbell.
+void Engine::flush_errored() {
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    std::erase_if(errored_, [](QueuePair* qp) { return qp->state() != QpState::kError; });
+    running_ = errored_;
+    any_errored_.store(!errored_.empty(), std::memory_order_relaxed);
+  }
+  for (QueuePair* qp : running_) qp->responder().flush_posted();
+  running_.clear();
+}
+
+bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
+                        wire::Segment* answer) {
+  AccessScope scope(guard_);
+  if (segment.dest_qpn == kMulticastQpn) return deliver_multicast(from, segment, payload);
+  QueuePair* qp = find(segment.dest_qpn);
+  if (qp && is_reply(segment.operation)) {
+    qp->requester().on_reply(from, segment, payload);
+    return false;
+  }
+  if (qp) return qp->responder().on_request(from, segment, payload, answer);
+  if (segment.transport != wire::Transport::kRc || is_reply(segment.operation)) return false;
+  wire::Segment nobody;
+  nobody.operation = wire::Operation::kAck;
+  nobody.flags = wire::kFirst | wire::kLast;
+  nobody.syndrome = wire::kNakNoQueue;
+  nobody.dest_qpn = segment.src_qpn;
+  nobody.src_qpn = segment.dest_qpn;
+  nobody.psn = segment.psn;
+  if (answer)
+    *answer = nobody;
+  else
+    from.send(nobody, nullptr, 0, false, nullptr);
+  return true;
+}
+
+}  // namespace verbatim::engine

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "engine/memory_keys.h"
+
+#include <cerrno>
+#include <mutex>
+
+#include "engine/null_region.h"
+
+namespace verbatim::engine {
+
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr int kReadAttempts = 1000;  ///< a foreign writer that died mid-write must not hang the reader
+
+}  // namespace
+
+bool read_key(const Published& published, uint32_t key, KeyView& view) {
+  const uint32_t index = key >> 8;
+  if (index >= kKeysMax) return false;
+  const PublishedKey& entry = published.keys[index];
+  for (int attempt = 0; attempt < kReadAttempts; attempt++) {
+    const uint32_t before = entry.sequence.load(std::memory_order_acquire);
+    if (before & 1) {
+      spin_pause();
+      continue;
+    }
+    view.key = entry.key.load(kRelaxed);
+    view.access = entry.access.load(kRelaxed);
+    view.domain = entry.domain.load(kRelaxed);
+    view.start = entry.start.load(kRelaxed);
+    view.length = entry.length.load(kRelaxed);
+    view.address = entry.address.load(kRelaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (entry.sequence.load(kRelaxed) == before) return view.key == key && key != 0;
+  }
+  return false;
+}
+
+Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t address, uint64_t length) {
+  if (view.domain != domain) return "the key belongs to another protection domain";
+  if ((view.access & need) != need) return "the key does not grant this kind of access";
+  if (length == 0) return nullptr;
+  if (address < view.start || length > view.length || address - view.start > view.length - length)
+    return "the address range is not inside the memory region";
+  return nullptr;
+}
+
+KeyTable::KeyTable(Published& published, wire::Fabric& fabric, AccessGuard& guard)
+    : published_(published), fabric_(fabric), guard_(guard) {}
+
+void KeyTable::write(uint32_t index, uint32_t key, const Spec& spec) {
+  PublishedKey& entry = published_.keys[index];
+  const uint32_t sequence = entry.sequence.load(kRelaxed);
+  entry.sequence.store(sequence + 1, kRelaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  entry.key.store(key, kRelaxed);
+  entry.access.store(spec.access, kRelaxed);
+  entry.domain.store(spec.domain, kRelaxed);
+  entry.start.store(spec.start, kRelaxed);
+  entry.length.store(spec.length, kRelaxed);
+  entry.address.store(spec.address, kRelaxed);
+  entry.sequence.store(sequence + 2, std::memory_order_release);
+}
+
+Expected<uint32_t> KeyTable::create(const Spec& spec) {
+  std::lock_guard<SpinLock> hold(lock_);
+  uint32_t key = 0;
+  if (!free_.empty()) {
+    // The variant byte moves on, so that a key kept too long by a peer does not fit the next owner.
+    const uint32_t old = free_.back();
+    free_.pop_back();
+    key = (old & ~0xffu) | ((old + 1) & 0xff);
+  } else if (next_ < kKeysMax) {
+    key = next_++ << 8;
+  } else {
+    return Error{ENOMEM, "all memory keys of this process are in use"};
+  }
+  write(key >> 8, key, spec);
+  return key;
+}
+
+void KeyTable::wait_for_users() {
+  guard_.wait();
+  fabric_.wait_for_peers();
+}
+
+void KeyTable::replace(uint32_t key, const Spec& spec) {
+  {
+    std::lock_guard<SpinLock> hold(lock_);
+    write(key >> 8, key, spec);
+  }
+  wait_for_users();
+}
+
+void KeyTable::destroy(uint32_t key) {
+  {
+    std::lock_guard<SpinLock> hold(lock_);
+    write(key >> 8, 0, Spec{});
+  }
+  wait_for_users();
+  std::lock_guard<SpinLock> hold(lock_);
+  free_.push_back(key);
+}
+
+Refusal KeyTable::translate(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, uint64_t length,
+                            wire::Piece& piece) const {
+  KeyView view;
+  if (!read_key(published_, key, view)) return "no memory region has this key";
+  if (Refusal why = check_key(view, domain, need, address, length)) return why;
+  if (view.access & kNullRegion) {
+    const bool writes = need & (kLocalWrite | kRemoteWrite | kRemoteAtomic);
+    piece = {writes ? null_sink() : null_source(), length};
+    return piece.base && length <= kNullBytes ? nullptr : "the null region has no address space left";
+  }
+  piece = {reinterpret_cast<void*>(view.address + (address - view.start)), length};
+  return nullptr;
+}
+
+}  // namespace verbatim::engine

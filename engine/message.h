@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "engine/requester.h"
+
+namespace verbatim::engine {
+
+/// A send work request on its way: what the queue entry said, and the memory it names.
+struct Requester::Message {
+  SendWork work;
+  uint32_t index = 0, next_index = 0;
+  uint32_t length = 0;   ///< bytes
+  uint32_t packets = 1;  ///< of the path MTU
+  bool placed = false;   ///< direct access has moved the bytes already
+  uint32_t count = 0;
+  wire::Piece pieces[kSgeMax];
+};
+
+/// Cuts bytes [offset, offset + length) out of a list of pieces; returns how many pieces result.
+uint32_t slice(const wire::Piece* pieces, uint32_t count, uint64_t offset, uint64_t length, wire::Piece* out);
+
+/// Packets that a message of `length` bytes takes.
+inline uint32_t packets_of(uint32_t length, uint32_t mtu) { return length == 0 ? 1 : (length - 1) / mtu + 1; }
+
+inline bool is_write(Opcode op) { return op == Opcode::kWrite || op == Opcode::kWriteImmediate; }
+inline bool is_atomic(Opcode op) { return op == Opcode::kCompareSwap || op == Opcode::kFetchAdd; }
+inline bool awaits_response(Opcode op) { return op == Opcode::kRead || is_atomic(op); }
+
+}  // namespace verbatim::engine

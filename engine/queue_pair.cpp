@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "engine/queue_pair.h"
+
+#include <cerrno>
+
+#include "engine/transitions.h"
+
+namespace verbatim::engine {
+
+QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published)
+    : engine_(engine),
+      spec_(spec),
+      number_(number),
+      published_(published),
+      requester_(engine, *this),
+      responder_(engine, *this) {
+  published_.transport.store(static_cast<uint8_t>(spec.type), std::memory_order_relaxed);
+  published_.domain.store(spec.domain, std::memory_order_relaxed);
+  for (auto* counter :
+       {&published_.send_messages, &published_.send_bytes, &published_.receive_messages,
+        &published_.receive_bytes, &published_.rnr_naks, &published_.retries, &published_.errors})
+    counter->store(0, std::memory_order_relaxed);
+  publish(QpState::kReset);
+  published_.qpn.store(number, std::memory_order_release);
+}
+
+wire::Transport QueuePair::transport() const {
+  switch (spec_.type) {
+    case QpType::kRc:
+      return wire::Transport::kRc;
+    case QpType::kUc:
+      return wire::Transport::kUc;
+    case QpType::kUd:
+      return wire::Transport::kUd;
+  }
+  return wire::Transport::kRc;
+}
+
+void QueuePair::publish(QpState to) {
+  published_.access.store(attributes_.access, std::memory_order_relaxed);
+  published_.remote_qpn.store(attributes_.dest_qpn, std::memory_order_relaxed);
+  published_.first_psn.store(attributes_.rq_psn, std::memory_order_relaxed);
+  published_.path_mtu.store(attributes_.path_mtu, std::memory_order_relaxed);
+  published_.max_dest_rd_atomic.store(attributes_.max_dest_rd_atomic, std::memory_order_relaxed);
+  published_.state.store(static_cast<uint8_t>(to), std::memory_order_release);
+}
+
+Outcome QueuePair::check(const QpAttributes& a, uint32_t mask, QpState& from, QpState& to) {
+  from = state();
+  // The caller may know of an error transition that it has not seen completed yet (IBA 11.2.5.2).
+  if ((mask & kQpCurState) && a.current_state != from)
+    return Error{EINVAL, std::string("the current state is ") + state_name(from) + ", not " +
+                             state_name(a.current_state)};
+  to = mask & kQpState ? a.state : from;
+  if (static_cast<uint8_t>(to) > static_cast<uint8_t>(QpState::kError) || to == QpState::kSqe)
+    return Error{EINVAL, "the target state is not one that can be asked for"};
+  if (std::string why = check_transition(spec_.type, from, to, mask); !why.empty()) return Error{EINVAL, why};
+  if (std::string why = check_attributes(a, mask); !why.empty()) return Error{EINVAL, why};
+  if ((mask & kQpPkeyIndex) && a.pkey_index != 0) return Error{EINVAL, "the P_Key table has only entry 0"};
+  if ((mask & kQpAv) && engine_.host().gid(a.path.sgid_index).gid.is_zero())
+    return Error{EINVAL, "entry " + std::to_string(a.path.sgid_index) + " of the GID table is empty"};
+  return Done{};
+}
+
+void QueuePair::apply(const QpAttributes& a, uint32_t mask) {
+  QpAttributes& mine = attributes_;
+  if (mask & kQpAccessFlags) mine.access = a.access;
+  if (mask & kQpPkeyIndex) mine.pkey_index = a.pkey_index;
+  if (mask & kQpPort) mine.port = a.port;
+  if (mask & kQpQkey) mine.qkey = a.qkey;
+  if (mask & kQpAv) mine.path = a.path;
+  if (mask & kQpPathMtu) mine.path_mtu = a.path_mtu;
+  if (mask & kQpTimeout) mine.timeout = a.timeout;
+  if (mask & kQpRetryCnt) mine.retry_count = a.retry_count;
+  if (mask & kQpRnrRetry) mine.rnr_retry = a.rnr_retry;
+  if (mask & kQpRqPsn) mine.rq_psn = a.rq_psn & wire::kPsnMask;
+  if (mask & kQpSqPsn) mine.sq_psn = a.sq_psn & wire::kPsnMask;
+  if (mask & kQpMaxQpRdAtomic) mine.max_rd_atomic = a.max_rd_atomic;
+  if (mask & kQpMaxDestRdAtomic) mine.max_dest_rd_atomic = a.max_dest_rd_atomic;
+  if (mask & kQpMinRnrTimer) mine.min_rnr_timer = a.min_rnr_timer;
+  if (mask & kQpDestQpn) mine.dest_qpn = a.dest_qpn;
+  if (mask & kQpPathMigState) mine.path_mig_state = a.path_mig_state;
+  if (mask & kQpEnSqdAsyncNotify) mine.en_sqd_async_notify = a.en_sqd_async_notify;
+  if (mask & kQpAltPath) {
+    mine.alternate_path = a.alternate_path;
+    mine.alternate_pkey_index = a.alternate_pkey_index;
+    mine.alternate_port = a.alternate_port;
+    mine.alternate_timeout = a.alternate_timeout;
+  }
+}
+
+Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
+  std::lock_guard<std::mutex> one_at_a_time(modify_lock_);
+  QpState from, to;
+  bool run = false;
+  {
+    std::lock_guard<SpinLock> hold_requester(requester_.lock());
+    std::lock_guard<SpinLock> hold_responder(responder_.lock());
+    if (Outcome checked = check(a, mask, from, to); !checked) return checked;
+    apply(a, mask);
+    if (to == QpState::kReset) {
+      attributes_ = QpAttributes{};
+      requester_.reset();
+      responder_.reset();
+    } else if (from == QpState::kReset) {
+      published_.generation.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (mask & kQpRqPsn) responder_.connect(attributes_.rq_psn);
+    if (mask & kQpSqPsn) requester_.connect(attributes_.sq_psn);
+    state_.store(to, std::memory_order_release);
+    publish(to);
+    if (to == QpState::kError && from != QpState::kError) {
+      requester_.flush();
+      responder_.flush();
+    }
+    if (to == QpState::kSqd && from != QpState::kSqd && requester_.idle()) note_drained();
+    run = to == QpState::kRts && from != QpState::kRts;
+  }
+  // Peers that were inside an access to this queue pair's memory have left it when the state change is
+  // reported.
+  if ((to == QpState::kError || to == QpState::kReset) && from != to && from != QpState::kInit)
+    engine_.fabric().wait_for_peers();
+  if (run) ring();
+  return Done{};
+}
+
+QpAttributes QueuePair::query() {
+  std::lock_guard<SpinLock> hold_requester(requester_.lock());
+  std::lock_guard<SpinLock> hold_responder(responder_.lock());
+  QpAttributes copy = attributes_;
+  copy.state = copy.current_state = state();
+  copy.sq_draining = copy.state == QpState::kSqd && !requester_.idle();
+  return copy;
+}
+
+void QueuePair::ring() { requester_.run(); }
+
+void QueuePair::fail(AsyncEvent event, const char* why) {
+  engine_.explain(number_, static_cast<int>(Status::kLocalQpOperation), 0, why);
+  if (spec_.events) spec_.events->on_event(event);
+  enter_error();
+  engine_.schedule(*this);
+}
+
+void QueuePair::enter_error(QpState target) {
+  if (state() == QpState::kError) return;
+  state_.store(target, std::memory_order_release);
+  published_.state.store(static_cast<uint8_t>(target), std::memory_order_release);
+  published_.errors.fetch_add(1, std::memory_order_relaxed);
+  engine_.schedule(*this);
+}
+
+void QueuePair::run_ready() {
+  const QpState now = state();
+  if (now == QpState::kError || now == QpState::kSqe) {
+    {
+      std::lock_guard<SpinLock> hold(requester_.lock());
+      requester_.flush();
+    }
+    if (now == QpState::kError) {
+      std::lock_guard<SpinLock> hold(responder_.lock());
+      responder_.flush();
+    }
+    if (now == QpState::kError) responder_.flush_posted();
+    // A refusal may still be owed to the peer.
+  }
+  const uint32_t room = engine_.room_epoch();
+  if (!responder_.send_owed()) engine_.wait_for_room(*this, room);
+  if (now != QpState::kError && now != QpState::kSqe) requester_.run();
+}
+
+void QueuePair::note_drained() {
+  if (attributes_.en_sqd_async_notify && spec_.events) spec_.events->on_event(AsyncEvent::kSqDrained);
+}
+
+}  // namespace verbatim::engine

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+#include "engine/requester.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "engine/engine.h"
+#include "engine/message.h"
+#include "engine/queue_pair.h"
+
+namespace verbatim::engine {
+
+using wire::Operation;
+using wire::Segment;
+using wire::SendResult;
+
+namespace {
+
+constexpr uint32_t kRequestsPerRun = 512;       ///< work requests one doorbell or poll executes
+constexpr uint64_t kBytesPerRun = 64ull << 20;  ///< bytes one doorbell or poll moves
+constexpr uint32_t kDatagramBytesMax = 4096;
+constexpr uint32_t kMulticastFanout = 256;
+
+Operation operation_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kSend:
+    case Opcode::kSendImmediate:
+    case Opcode::kSendInvalidate:
+      return Operation::kSend;
+    case Opcode::kWrite:
+    case Opcode::kWriteImmediate:
+      return Operation::kWrite;
+    case Opcode::kRead:
+      return Operation::kReadRequest;
+    case Opcode::kCompareSwap:
+      return Operation::kCompareSwap;
+    case Opcode::kFetchAdd:
+      return Operation::kFetchAdd;
+    case Opcode::kLocalInvalidate:
+    case Opcode::kNop:
+      break;
+  }
+  return Operation::kSend;
+}
+
+}  // namespace
+
+uint32_t slice(const wire::Piece* pieces, uint32_t count, uint64_t offset, uint64_t length,
+               wire::Piece* out) {
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < count && length > 0; i++) {
+    if (offset >= pieces[i].length) {
+      offset -= pieces[i].length;
+      continue;
+    }
+    const uint64_t take = std::min<uint64_t>(pieces[i].length - offset, length);
+    out[made++] = {static_cast<char*>(pieces[i].base) + offset, take};
+    length -= take;
+    offset = 0;
+  }
+  return made;
+}
+
+Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {
+  uint32_t capacity = 1;
+  while (capacity < qp.spec().send_entries) capacity *= 2;
+  window_ = std::make_unique<Outstanding[]>(capacity);
+  window_mask_ = capacity - 1;
+}
+
+void Requester::connect(uint32_t first_psn) {
+  first_psn_ = next_psn_ = ring_psn_ = first_psn;
+  peer_verified_ = false;
+  channel_ = nullptr;
+}
+
+void Requester::reset() {
+  index_ = sent_bytes_ = 0;
+  window_head_ = window_count_ = reads_ = 0;
+  in_message_ = false;
+  rnr_until_ns_ = retry_at_ns_ = 0;
+  rnr_tries_ = lost_tries_ = 0;
+  connect(0);
+}
+
+void Requester::run() {
+  AccessScope scope(engine_.guard());
+  std::lock_guard<SpinLock> hold(lock_);
+  run_locked();
+}
+
+void Requester::run_locked() {
+  const QpState state = qp_.state();
+  if (state == QpState::kError || state == QpState::kSqe) {
+    flush();
+    return;
+  }
+  budget_bytes_ = kBytesPerRun;
+  uint32_t left = kRequestsPerRun;
+  while (left > 0 && budget_bytes_ > 0 && advance() == Step::kAgain) left--;
+  if (left == 0 || budget_bytes_ == 0) engine_.schedule(qp_);
+  const bool busy = !idle();
+  if (was_busy_ && !busy && qp_.state() == QpState::kSqd) qp_.note_drained();
+  was_busy_ = busy;
+}
+
+Requester::Step Requester::advance() {
+  const QpState state = qp_.state();
+  // A message that has begun is finished before the queue rests.
+  if (state != QpState::kRts && !(state == QpState::kSqd && in_message_)) return Step::kStop;
+  if (rnr_until_ns_ != 0 || retry_at_ns_ != 0) return Step::kStop;
+  if (window_count_ > window_mask_ && !in_message_) return Step::kStop;
+
+  Message message;
+  message.index = index_;
+  const char* why = nullptr;
+  switch (qp_.spec().send->fetch(index_, message.work, message.next_index, why)) {
+    case SendQueue::Fetch::kNone:
+      return Step::kStop;
+    case SendQueue::Fetch::kBad:
+      return fail_local(index_, message.next_index, message.work, Status::kLocalQpOperation, why);
+    case SendQueue::Fetch::kWork:
+      break;
+  }
+  const Opcode opcode = message.work.opcode;
+  if (opcode == Opcode::kNop || opcode == Opcode::kLocalInvalidate) return finish_local_only(message);
+  if (message.work.fence && reads_ > 0) return Step::kStop;
+  if (Status status = check(message, why); status != Status::kSuccess)
+    return fail_local(message.index, message.next_index, message.work, status, why);
+  if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_) return Step::kStop;
+  return qp_.type() == QpType::kUd ? send_datagram(message) : send_connected(message);
+}
+
+Requester::Step Requester::finish_local_only(Message& message) {
+  if (message.work.opcode == Opcode::kLocalInvalidate)
+    return fail_local(message.index, message.next_index, message.work, Status::kMemoryWindowBind,
+                      "the key to invalidate is not a memory window's");
+  if (window_count_ > 0) {
+    message.packets = 0;
+    record(message, true);
+  } else {
+    complete(message.index, message.work.opcode, message.work.signaled, Status::kSuccess, 0);
+  }
+  index_ = message.next_index;
+  return Step::kAgain;
+}
+
+Status Requester::check(Message& message, const char*& why) {
+  const SendWork& work = message.work;
+  const QpType type = qp_.type();
+  const bool send = !awaits_response(work.opcode) && !is_write(work.opcode);
+  if ((type == QpType::kUd && !send) || (type == QpType::kUc && awaits_response(work.opcode)) ||
+      (type != QpType::kRc && work.opcode == Opcode::kSendInvalidate)) {
+    why = "the operation is not offered by this service type";
+    return Status::kLocalQpOperation;
+  }
+  if (awaits_response(work.opcode) && qp_.attributes().max_rd_atomic == 0) {
+    why = "max_rd_atomic is 0: no read or atomic may be outstanding";
+    return Status::kLocalQpOperation;
+  }
+  const uint32_t need = awaits_response(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
+  for (uint32_t i = 0; i < work.sge_count; i++) {
+    const Sge& sge = work.sges[i];
+    if (sge.length == 0) continue;
+    wire::Piece& piece = message.pieces[message.count];
+    if (work.inline_data)
+      piece = {reinterpret_cast<void*>(sge.address), sge.length};
+    else if ((why = engine_.keys().translate(sge.lkey, qp_.spec().domain, need, sge.address, sge.length,
+                                             piece)))
+      return Status::kLocalProtection;
+    message.count++;
+  }
+  const uint64_t length = work.length();
+  const uint64_t most = type == QpType::kUd ? kDatagramBytesMax : wire::kMessageBytesMax;
+  if (length > most || (is_atomic(work.opcode) && length != 8)) {
+    why = is_atomic(work.opcode) ? "an atomic needs exactly 8 bytes of local memory"
+                                 : "the message is longer than the service allows";
+    return Status::kLocalLength;
+  }
+  message.length = static_cast<uint32_t>(length);
+  message.packets = is_atomic(work.opcode) ? 1 : packets_of(message.length, qp_.attributes().path_mtu);
+  return Status::kSuccess;
+}
+
+Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendWork& work, Status status,
+                                      const char* why) {
+  if (window_count_ > 0) return Step::kStop;  // completions keep queue order: those before it end first
+  engine_.explain(qp_.number(), static_cast<int>(status), index, why);
+  index_ = next;
+  sent_bytes_ = 0;
+  in_message_ = false;
+  qp_.enter_error(qp_.type() == QpType::kRc ? QpState::kError : QpState::kSqe);
+  complete(index, work.opcode, true, status, 0);
+  flush();
+  return Step::kStop;
+}
+
+wire::Channel* Requester::channel() {
+  if (!channel_) channel_ = engine_.fabric().channel(qp_.attributes().path.dgid, qp_.attributes().dest_qpn);
+  return channel_;
+}
+
+Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
+  const SendWork& work = message.work;
+  const bool last = awaits_response(work.opcode) || sent_bytes_ + chunk == message.length;
+  Segment segment;
+  segment.operation = operation_of(work.opcode);
+  segment.transport = qp_.transport();
+  segment.flags = (sent_bytes_ == 0 ? wire::kFirst : 0) | (last ? wire::kLast | wire::kAckRequest : 0);
+  if (last && work.solicited) segment.flags |= wire::kSolicited;
+  if (last && (work.opcode == Opcode::kSendImmediate || work.opcode == Opcode::kWriteImmediate))
+    segment.flags |= wire::kImmediate;
+  if (last && work.opcode == Opcode::kSendInvalidate) segment.flags |= wire::kInvalidate;
+  if (message.placed) segment.flags |= wire::kPlaced;
+  segment.service_level = qp_.attributes().path.service_level;
+  segment.pkey = 0xffff;
+  segment.dest_qpn = qp_.attributes().dest_qpn;
+  segment.src_qpn = qp_.number();
+  segment.psn = next_psn_;
+  segment.base_psn = message.placed || sent_bytes_ == 0 ? ring_psn_ : next_psn_;
+  segment.packets =
+      awaits_response(work.opcode) ? message.packets : packets_of(chunk, qp_.attributes().path_mtu);
+  segment.length = awaits_response(work.opcode) ? 0 : chunk;
+  segment.immediate = work.immediate;
+  segment.remote_address = work.remote_address;
+  segment.rkey = work.rkey;
+  segment.total_length = message.length;
+  segment.swap_or_add = work.swap_or_add;
+  segment.compare = work.compare;
+  return segment;
+}
+
+Requester::Step Requester::send_connected(Message& message) {
+  wire::Channel* way = channel();
+  if (!way) {
+    if (qp_.type() == QpType::kUc) return after_message(message);  // as if every packet was lost
+    note_lost();
+    return Step::kStop;
+  }
+  const bool one_sided = is_write(message.work.opcode) || message.work.opcode == Opcode::kRead;
+  if (one_sided && window_count_ == 0 && !in_message_ && try_direct(message)) {
+    if (message.work.opcode != Opcode::kWriteImmediate) {
+      next_psn_ = wire::psn_add(next_psn_, message.packets);
+      lost_tries_ = 0;
+      return after_message(message);
+    }
+    message.placed = true;
+  }
+  return send_pieces(message);
+}
+
+Requester::Step Requester::send_pieces(Message& message) {
+  const bool may_pull = qp_.type() == QpType::kRc;
+  const bool whole = message.placed || awaits_response(message.work.opcode);
+  const uint32_t chunk =
+      whole ? message.length : std::min(message.length - sent_bytes_, channel_->payload_max(may_pull));
+  const Segment segment = make_segment(message, chunk);
+  wire::Piece pieces[kSgeMax];
+  const uint32_t count = whole ? 0 : slice(message.pieces, message.count, sent_bytes_, chunk, pieces);
+  Segment answer;
+  const uint32_t room = engine_.room_epoch();
+  const SendResult result = channel_->send(segment, pieces, count, may_pull, &answer);
+  if (result == SendResult::kBusy) {
+    engine_.wait_for_room(qp_, room);
+    return Step::kStop;
+  }
+  return after_send(result, message, segment, answer);
+}
+
+Requester::Step Requester::after_send(SendResult result, Message& message, const Segment& segment,
+                                      const Segment& answer) {
+  const bool reliable = qp_.type() == QpType::kRc;
+  switch (result) {
+    case SendResult::kSourceFault:
+      // What was sent of the message stays unfinished at the responder; the queue pair ends here anyway.
+      if (in_message_ && reliable) window_count_--;
+      if (in_message_ && window_count_ > 0)
+        fail_oldest(Status::kFlushed, "a later work request's memory is not mapped");
+      return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection,
+                        "memory of the work request is not mapped");
+    case SendResult::kUnreachable:
+      channel_ = nullptr;
+      if (reliable) {
+        note_lost();
+        return Step::kStop;
+      }
+      break;
+    case SendResult::kBusy:
+    case SendResult::kAccepted:
+    case SendResult::kAnswered:
+    case SendResult::kNoAnswer:
+      break;
+  }
+  if (reliable && segment.has(wire::kFirst)) record(message, false);
+  next_psn_ = ring_psn_ = wire::psn_add(segment.psn, segment.packets);
+  sent_bytes_ += segment.length;
+  in_message_ = !segment.has(wire::kLast);
+  budget_bytes_ -= std::min<uint64_t>(budget_bytes_, segment.length);
+  if (!in_message_) {
+    if (!reliable) return after_message(message);
+    index_ = message.next_index;
+    sent_bytes_ = 0;
+  }
+  if (result == SendResult::kAnswered) {
+    handle_reply(answer, nullptr);
+  } else if (reliable && result == SendResult::kNoAnswer) {
+    rewind(segment.psn);
+    note_lost();
+  } else if (reliable) {
+    watch(0);
+  }
+  return Step::kAgain;
+}
+
+Requester::Step Requester::after_message(Message& message) {
+  index_ = message.next_index;
+  sent_bytes_ = 0;
+  in_message_ = false;
+  budget_bytes_ -= std::min<uint64_t>(budget_bytes_, message.length);
+  complete(message.index, message.work.opcode, message.work.signaled, Status::kSuccess, message.length);
+  return Step::kAgain;
+}
+
+void Requester::record(const Message& message, bool done) {
+  Outstanding& entry = window_[(window_head_ + window_count_) & window_mask_];
+  entry = {message.index,         next_psn_, ring_psn_, message.packets, message.length, message.work.opcode,
+           message.work.signaled, done};
+  window_count_++;
+  if (awaits_response(entry.opcode)) reads_++;
+}
+
+void Requester::complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
+                         uint8_t detail) {
+  PublishedQp& counters = qp_.published();
+  if (status == Status::kSuccess) {
+    constexpr auto relaxed = std::memory_order_relaxed;
+    counters.send_messages.store(counters.send_messages.load(relaxed) + 1, relaxed);
+    counters.send_bytes.store(counters.send_bytes.load(relaxed) + bytes, relaxed);
+  }
+  qp_.spec().send->complete({index, opcode, status, bytes, signaled, detail});
+}
+
+void Requester::flush() {
+  while (window_count_ > 0) {
+    const Outstanding entry = oldest();
+    window_head_++;
+    window_count_--;
+    complete(entry.index, entry.opcode, true, Status::kFlushed, 0);
+    // The message at the cursor had begun: its entry has just ended, do not end it again below.
+    if (in_message_ && window_count_ == 0) {
+      SendWork work;
+      const char* why = nullptr;
+      uint32_t next = index_ + 1;
+      qp_.spec().send->fetch(index_, work, next, why);
+      index_ = next;
+    }
+  }
+  in_message_ = false;
+  sent_bytes_ = reads_ = 0;
+  rnr_until_ns_ = retry_at_ns_ = 0;
+  for (;;) {
+    SendWork work;
+    const char* why = nullptr;
+    uint32_t next = index_;
+    if (qp_.spec().send->fetch(index_, work, next, why) == SendQueue::Fetch::kNone) return;
+    const uint32_t ended = index_;
+    index_ = next;
+    complete(ended, work.opcode, true, Status::kFlushed, 0);
+  }
+}
+
+Requester::Step Requester::send_datagram(Message& message) {
+  const Destination& to = message.work.destination;
+  Segment segment = make_segment(message, message.length);
+  segment.dest_qpn = to.qpn;
+  segment.service_level = to.service_level;
+  segment.qkey = to.qkey & 0x80000000 ? qp_.attributes().qkey : to.qkey;
+  segment.has_grh = true;
+  segment.dest_gid = to.gid;
+  segment.flow_label = to.flow_label;
+  segment.traffic_class = to.traffic_class;
+  segment.hop_limit = to.hop_limit;
+  const GidEntry source = engine_.host().gid(to.source_gid_index);
+  segment.source_gid = source.gid;
+  segment.gid_type = source.type;
+  next_psn_ = wire::psn_add(next_psn_, 1);
+
+  wire::Channel* ways[kMulticastFanout];
+  uint32_t count = 0;
+  if (to.gid.is_multicast())
+    count = engine_.fabric().multicast(to.gid, ways, kMulticastFanout);
+  else if ((ways[0] = engine_.fabric().channel(to.gid, to.qpn)))
+    count = 1;
+  for (uint32_t i = 0; i < count; i++) {
+    Segment unused;
+    const uint32_t room = engine_.room_epoch();
+    const SendResult result = ways[i]->send(segment, message.pieces, message.count, false, &unused);
+    if (result == SendResult::kSourceFault)
+      return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection,
+                        "memory of the work request is not mapped");
+    // A slow listener must not hold up a group: its copy is dropped, as datagrams may be.
+    if (result == SendResult::kBusy && count == 1) {
+      engine_.wait_for_room(qp_, room);
+      return Step::kStop;
+    }
+  }
+  return after_message(message);
+}
+
+}  // namespace verbatim::engine

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The requester: turns send work requests into segments, for every wire.
+//
+//  fetch --> check keys --> direct access (one-sided, nothing in flight, peer's memory in reach) --> complete
+//                       \-> segments on the channel --> window --> ack / response --> complete
+//
+// One cursor (queue index, bytes already sent of that message) says where sending goes on. A busy channel
+// leaves it in place; a NAK or a loss moves it back to the oldest unacknowledged message. Completions are in
+// queue order: an entry that fails locally waits until everything before it has completed.
+//
+// PSNs count packets of the path MTU on every wire. Direct accesses use up PSNs that the responder never
+// sees, so a segment also carries the PSN that the responder is to expect before it (base_psn).
+//
+// Timers: RNR wait (exact), silence of the other end (coarse: a tick looks whether it lives).
+
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/spinlock.h"
+#include "engine/qp_types.h"
+#include "engine/work.h"
+#include "wire/link/channel.h"
+
+namespace verbatim::engine {
+
+class Engine;
+class QueuePair;
+
+class Requester {
+ public:
+  Requester(Engine& engine, QueuePair& qp);
+
+  SpinLock& lock() { return lock_; }
+
+  /// Runs the send queue as far as it goes, within a bounded amount of work. Takes the lock.
+  void run();
+  /// An acknowledgement or response for this queue pair. Takes the lock.
+  void on_reply(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
+  /// Looks at the timers; returns the next instant at which to look again, kNever: none. Takes the lock.
+  uint64_t on_timer(uint64_t now_ns);
+
+  // With the lock held:
+  /// New attributes are in force; a connection begins with `first_psn`.
+  void connect(uint32_t first_psn);
+  void reset();
+  /// Ends everything in the queue with flush errors.
+  void flush();
+  bool idle() const { return window_count_ == 0 && sent_bytes_ == 0; }
+  bool watched = false;  ///< on the engine's timer list
+
+  struct Message;  ///< one work request with its memory, ready to be sent (engine/message.h)
+
+ private:
+  struct Outstanding {
+    uint32_t index, first_psn, base_psn, packets, bytes;
+    Opcode opcode;
+    bool signaled, done;
+  };
+  enum class Step : uint8_t { kAgain, kStop };
+
+  // Sending, with the lock held.
+  void run_locked();
+  Step advance();
+  Step send_datagram(Message& message);
+  Step send_connected(Message& message);
+  Step send_pieces(Message& message);
+  Step after_send(wire::SendResult result, Message& message, const wire::Segment& segment,
+                  const wire::Segment& answer);
+  Step after_message(Message& message);
+  Step finish_local_only(Message& message);
+  Step fail_local(uint32_t index, uint32_t next, const SendWork& work, Status status, const char* why);
+  Status check(Message& message, const char*& why);
+  wire::Segment make_segment(const Message& message, uint32_t chunk) const;
+  bool try_direct(Message& message);
+  bool peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address);
+  void record(const Message& message, bool done);
+  void complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
+                uint8_t detail = 0);
+
+  // Answers, with the lock held.
+  void handle_reply(const wire::Segment& segment, wire::Payload* payload);
+  void acknowledge(uint32_t psn);
+  void take_read_response(const wire::Segment& segment, wire::Payload* payload);
+  void take_atomic_response(const wire::Segment& segment);
+  void take_nak(const wire::Segment& segment);
+  void pop_done();
+  void rewind(uint32_t psn);
+  void fail_oldest(Status status, const char* why, uint8_t detail = 0);
+  bool refetch(const Outstanding& entry, Message& message);
+  Outstanding* find_outstanding(uint32_t psn);
+  Status diagnose_read(Message& message);
+
+  // Time.
+  void wait_for_ready(uint8_t code, uint32_t psn);
+  void note_lost();
+  void give_up();
+  wire::Channel* channel();
+  void watch(uint64_t deadline_ns);
+  Outstanding& oldest() { return window_[window_head_ & window_mask_]; }
+
+  Engine& engine_;
+  QueuePair& qp_;
+  SpinLock lock_;
+
+  // The cursor.
+  uint32_t index_ = 0;       ///< next queue entry to send
+  uint32_t sent_bytes_ = 0;  ///< of that entry's message
+  uint32_t next_psn_ = 0;
+  uint32_t ring_psn_ = 0;  ///< what the responder expects
+
+  // Sent and not yet ended, oldest first.
+  std::unique_ptr<Outstanding[]> window_;
+  uint32_t window_mask_ = 0, window_head_ = 0, window_count_ = 0;
+  uint32_t reads_ = 0;  ///< reads and atomics among them
+
+  wire::Channel* channel_ = nullptr;
+  bool in_message_ = false;  ///< some, not all segments of the message at the cursor are out
+  bool peer_verified_ = false;
+  bool was_busy_ = false;  ///< not idle at the last look: SQD reports the change
+  uint32_t peer_generation_ = 0;
+  uint32_t first_psn_ = 0;
+  uint64_t budget_bytes_ = 0;
+
+  uint64_t rnr_until_ns_ = 0;  ///< 0: not waiting for the responder to get ready
+  uint64_t retry_at_ns_ = 0;   ///< 0: not waiting to send again what was lost
+  uint32_t rnr_tries_ = 0;
+  uint32_t lost_tries_ = 0;
+};
+
+}  // namespace verbatim::engine

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// The requester's direct path: one-sided operations carried out on the target's memory by the requester
+// itself. It is only ever an optimisation: whatever does not fit is sent as a request, and the responder
+// finds out why.
+#include "engine/engine.h"
+#include "engine/message.h"
+#include "engine/queue_pair.h"
+
+namespace verbatim::engine {
+
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+const PublishedQp* find_published(const Published& tables, uint32_t qpn) {
+  for (uint32_t block = 0; block < kQpBlocksMax; block++)
+    if (tables.header.block_slots[block].load(kRelaxed) == qpn_slot(qpn))
+      return &tables.qps[block * kQpBlock + qpn_index(qpn)];
+  return nullptr;
+}
+
+bool receives(uint8_t state) {
+  return state == static_cast<uint8_t>(QpState::kRtr) || state == static_cast<uint8_t>(QpState::kRts) ||
+         state == static_cast<uint8_t>(QpState::kSqd);
+}
+
+}  // namespace
+
+bool Requester::peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address) {
+  const std::byte* memory = channel.published();
+  if (!memory) return false;
+  const Published& tables = *reinterpret_cast<const Published*>(memory);
+  const PublishedQp* peer = find_published(tables, qp_.attributes().dest_qpn);
+  if (!peer || !receives(peer->state.load(std::memory_order_acquire))) return false;
+  if (peer->qpn.load(kRelaxed) != qp_.attributes().dest_qpn ||
+      peer->remote_qpn.load(kRelaxed) != qp_.number() ||
+      peer->transport.load(kRelaxed) != static_cast<uint8_t>(qp_.type()) ||
+      peer->path_mtu.load(kRelaxed) != qp_.attributes().path_mtu)
+    return false;
+  const uint32_t generation = peer->generation.load(kRelaxed);
+  if (!peer_verified_ || generation != peer_generation_) {
+    // Both ends must agree on the first sequence number, as every packet would show on a wire.
+    if (peer->first_psn.load(kRelaxed) != first_psn_) return false;
+    peer_verified_ = true;
+    peer_generation_ = generation;
+  }
+  const bool read = message.work.opcode == Opcode::kRead;
+  const uint32_t need = read ? kRemoteRead : kRemoteWrite;
+  if (!(peer->access.load(kRelaxed) & need) || (read && peer->max_dest_rd_atomic.load(kRelaxed) == 0))
+    return false;
+  if (message.length == 0) return true;
+  KeyView view;
+  if (!read_key(tables, message.work.rkey, view) || (view.access & kNullRegion)) return false;
+  if (check_key(view, peer->domain.load(kRelaxed), need, message.work.remote_address, message.length))
+    return false;
+  address = view.address + (message.work.remote_address - view.start);
+  return true;
+}
+
+bool Requester::try_direct(Message& message) {
+  const uint32_t ticket = channel_->enter_access();
+  uint64_t address = 0;
+  bool moved = peer_allows(message, *channel_, address);
+  if (moved && message.length > 0)
+    moved = message.work.opcode == Opcode::kRead
+                ? channel_->read_direct(address, message.pieces, message.count)
+                : channel_->write_direct(address, message.pieces, message.count);
+  channel_->leave_access(ticket);
+  return moved;
+}
+
+// The responder in this process allowed the read, yet the bytes could not be moved: whose memory is missing?
+Status Requester::diagnose_read(Message& message) {
+  uint64_t address = 0;
+  const uint32_t ticket = channel_->enter_access();
+  Status status = Status::kRemoteAccess;
+  if (peer_allows(message, *channel_, address)) {
+    constexpr uint64_t kPage = 4096;
+    char probe;
+    const wire::Piece here{&probe, 1};
+    status = Status::kLocalProtection;
+    for (uint64_t at = 0; at < message.length && status == Status::kLocalProtection;
+         at += kPage - (address + at) % kPage)
+      if (!channel_->read_direct(address + at, &here, 1)) status = Status::kRemoteAccess;
+  }
+  channel_->leave_access(ticket);
+  return status;
+}
+
+}  // namespace verbatim::engine

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+// The requester's other half: acknowledgements, responses, refusals and time.
+#include <algorithm>
+#include <mutex>
+
+#include "base/fault_copy.h"
+#include "engine/engine.h"
+#include "engine/message.h"
+#include "engine/queue_pair.h"
+
+namespace verbatim::engine {
+
+using wire::Segment;
+
+namespace {
+
+constexpr uint64_t kTickNs = 50'000'000;            ///< how often a silent peer is looked at
+constexpr uint64_t kDeadPeerRetryNs = 125'000'000;  ///< longest wait between tries when the peer has gone
+constexpr uint64_t kEndlessRetryNs = 100'000'000;   ///< between tries when the timeout is "for ever"
+
+// IBA table 46: RNR NAK timer codes, in units of 10 microseconds.
+constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+                                        48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+                                        2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+uint64_t ack_timeout_ns(uint8_t code) { return 4096ull << code; }
+
+}  // namespace
+
+void Requester::watch(uint64_t deadline_ns) {
+  const bool listed = watched;
+  if (listed && deadline_ns == 0) return;
+  watched = true;
+  engine_.set_timer(qp_, deadline_ns, listed);
+}
+
+void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payload& payload) {
+  std::lock_guard<SpinLock> hold(lock_);
+  const QpState state = qp_.state();
+  if ((state != QpState::kRts && state != QpState::kSqd) || qp_.type() != QpType::kRc) return;
+  if (&from != channel_ || segment.src_qpn != qp_.attributes().dest_qpn) return;
+  handle_reply(segment, &payload);
+  run_locked();
+}
+
+void Requester::handle_reply(const Segment& segment, wire::Payload* payload) {
+  if (window_count_ == 0) return;
+  switch (segment.operation) {
+    case wire::Operation::kAck:
+      if ((segment.syndrome & 0x60) == 0)
+        acknowledge(segment.psn);
+      else
+        take_nak(segment);
+      return;
+    case wire::Operation::kReadResponse:
+      return take_read_response(segment, payload);
+    case wire::Operation::kAtomicResponse:
+      return take_atomic_response(segment);
+    case wire::Operation::kSend:
+    case wire::Operation::kWrite:
+    case wire::Operation::kReadRequest:
+    case wire::Operation::kCompareSwap:
+    case wire::Operation::kFetchAdd:
+      return;
+  }
+}
+
+void Requester::acknowledge(uint32_t psn) {
+  if (wire::psn_distance(psn, next_psn_) >= 0) return;  // acknowledges what was never sent
+  for (uint32_t i = 0; i < window_count_; i++) {
+    Outstanding& entry = window_[(window_head_ + i) & window_mask_];
+    const uint32_t end = wire::psn_add(entry.first_psn, entry.packets);
+    if (entry.packets == 0) continue;  // done when its predecessors are
+    if (wire::psn_distance(wire::psn_add(psn, 1), end) < 0) break;
+    if (awaits_response(entry.opcode) && !entry.done) break;
+    entry.done = true;
+  }
+  pop_done();
+}
+
+void Requester::pop_done() {
+  bool progressed = false;
+  while (window_count_ > 0 && oldest().done) {
+    const Outstanding entry = oldest();
+    if (in_message_ && window_count_ == 1) break;  // not wholly sent yet
+    window_head_++;
+    window_count_--;
+    if (awaits_response(entry.opcode)) reads_--;
+    complete(entry.index, entry.opcode, entry.signaled, Status::kSuccess, entry.bytes);
+    progressed = true;
+  }
+  if (progressed) rnr_tries_ = lost_tries_ = 0;
+}
+
+Requester::Outstanding* Requester::find_outstanding(uint32_t psn) {
+  for (uint32_t i = 0; i < window_count_; i++) {
+    Outstanding& entry = window_[(window_head_ + i) & window_mask_];
+    const int32_t at = wire::psn_distance(psn, entry.first_psn);
+    if (at >= 0 && at < static_cast<int32_t>(entry.packets)) return &entry;
+  }
+  return nullptr;
+}
+
+bool Requester::refetch(const Outstanding& entry, Message& message) {
+  const char* why = nullptr;
+  message.index = entry.index;
+  return qp_.spec().send->fetch(entry.index, message.work, message.next_index, why) ==
+             SendQueue::Fetch::kWork &&
+         message.work.opcode == entry.opcode && check(message, why) == Status::kSuccess &&
+         message.length == entry.bytes;
+}
+
+void Requester::take_read_response(const Segment& segment, wire::Payload* payload) {
+  Outstanding* entry = find_outstanding(segment.psn);
+  if (!entry || entry->opcode != Opcode::kRead || entry->done) return;
+  acknowledge(
+      wire::psn_add(entry->first_psn, wire::kPsnMask));  // a response acknowledges everything before it
+  entry = find_outstanding(segment.psn);
+  if (!entry) return;
+  Message message;
+  if (!refetch(*entry, message))
+    return fail_oldest(Status::kLocalProtection,
+                       "the read's work request or memory changed while it was under way");
+  if (!payload) {
+    const Status status = diagnose_read(message);
+    return fail_oldest(status, status == Status::kRemoteAccess
+                                   ? "the remote memory is not mapped"
+                                   : "the local memory of the read is not mapped");
+  }
+  const uint64_t offset =
+      static_cast<uint64_t>(wire::psn_distance(segment.psn, entry->first_psn)) * qp_.attributes().path_mtu;
+  if (offset + segment.length > message.length)
+    return fail_oldest(Status::kBadResponse, "a read response is longer than was asked for");
+  wire::Piece pieces[kSgeMax];
+  const uint32_t count = slice(message.pieces, message.count, offset, segment.length, pieces);
+  if (segment.length > 0 && payload->copy_to(0, pieces, count) != wire::CopyResult::kDone)
+    return fail_oldest(Status::kLocalProtection, "the local memory of the read is not mapped");
+  if (offset + segment.length == message.length) {
+    entry->done = true;
+    pop_done();
+  }
+}
+
+void Requester::take_atomic_response(const Segment& segment) {
+  Outstanding* entry = find_outstanding(segment.psn);
+  if (!entry || !is_atomic(entry->opcode) || entry->done) return;
+  acknowledge(wire::psn_add(entry->first_psn, wire::kPsnMask));
+  entry = find_outstanding(segment.psn);
+  if (!entry) return;
+  Message message;
+  if (!refetch(*entry, message))
+    return fail_oldest(Status::kLocalProtection,
+                       "the atomic's work request or memory changed while it was under way");
+  uint64_t original = segment.swap_or_add;
+  const char* from = reinterpret_cast<const char*>(&original);
+  for (uint32_t i = 0; i < message.count; i++) {
+    if (!fault_copy(message.pieces[i].base, from, message.pieces[i].length))
+      return fail_oldest(Status::kLocalProtection, "the local memory of the atomic is not mapped");
+    from += message.pieces[i].length;
+  }
+  entry->done = true;
+  pop_done();
+}
+
+void Requester::take_nak(const Segment& segment) {
+  if (wire::psn_distance(segment.psn, next_psn_) >= 0) return;
+  if (wire::psn_distance(segment.psn, oldest().first_psn) < 0) return;  // refuses what has ended already
+  acknowledge(wire::psn_add(segment.psn, wire::kPsnMask));
+  if (window_count_ == 0) return;
+  switch (segment.syndrome) {
+    case wire::kNakSequence:
+      return rewind(segment.psn);
+    case wire::kNakInvalidRequest:
+      return fail_oldest(Status::kRemoteInvalidRequest, "the responder calls the request invalid");
+    case wire::kNakRemoteAccess:
+      return fail_oldest(Status::kRemoteAccess, "the responder refuses access to its memory");
+    case wire::kNakRemoteOperational:
+      return fail_oldest(Status::kRemoteOperation, "the responder could not carry it out");
+    case wire::kNakSourceFault:
+      return fail_oldest(Status::kLocalProtection, "memory of the work request is not mapped");
+    case wire::kNakCannotPull:
+      if (channel_) channel_->forbid_pull();
+      return rewind(segment.psn);
+    case wire::kNakNoQueue:
+      rewind(segment.psn);
+      return note_lost();
+    default:
+      if ((segment.syndrome & 0x60) == wire::kRnrNak) wait_for_ready(segment.syndrome & 0x1f, segment.psn);
+  }
+}
+
+void Requester::wait_for_ready(uint8_t code, uint32_t psn) {
+  PublishedQp& counters = qp_.published();
+  counters.rnr_naks.fetch_add(1, std::memory_order_relaxed);
+  const uint8_t limit = qp_.attributes().rnr_retry;
+  if (limit != 7 && rnr_tries_ >= limit)
+    return fail_oldest(Status::kRnrRetryExceeded,
+                       "the responder had no receive request posted, and the RNR retries are used up");
+  rnr_tries_++;
+  rewind(psn);
+  rnr_until_ns_ = engine_.clock().now_ns() + kRnrTimer10us[code] * 10'000ull;
+  watch(rnr_until_ns_);
+}
+
+// Back to the packet `psn` of the oldest message: to its beginning, or into it when the responder has the
+// front part.
+void Requester::rewind(uint32_t psn) {
+  if (window_count_ == 0) return;
+  const Outstanding& entry = oldest();
+  const int32_t packets = wire::psn_distance(psn, entry.first_psn);
+  index_ = entry.index;
+  in_message_ =
+      packets > 0 && packets < static_cast<int32_t>(entry.packets) && !awaits_response(entry.opcode);
+  window_count_ = in_message_ ? 1 : 0;
+  reads_ = 0;
+  sent_bytes_ = in_message_ ? static_cast<uint32_t>(packets) * qp_.attributes().path_mtu : 0;
+  next_psn_ = in_message_ ? psn : entry.first_psn;
+  ring_psn_ = in_message_ ? psn : entry.base_psn;
+}
+
+void Requester::fail_oldest(Status status, const char* why, uint8_t detail) {
+  const Outstanding entry = oldest();
+  engine_.explain(qp_.number(), static_cast<int>(status), entry.index, why);
+  qp_.enter_error();
+  if (in_message_ && window_count_ == 1) {
+    // Its queue entry is still at the cursor: step over it, it ends here.
+    SendWork work;
+    const char* unused = nullptr;
+    uint32_t next = index_ + 1;
+    qp_.spec().send->fetch(index_, work, next, unused);
+    index_ = next;
+    in_message_ = false;
+  }
+  window_head_++;
+  window_count_--;
+  complete(entry.index, entry.opcode, true, status, 0, detail);
+  flush();
+}
+
+void Requester::note_lost() {
+  const QpAttributes& attributes = qp_.attributes();
+  const bool gone = channel_ == nullptr;
+  qp_.published().retries.fetch_add(1, std::memory_order_relaxed);
+  uint64_t wait = attributes.timeout == 0 ? kEndlessRetryNs : ack_timeout_ns(attributes.timeout);
+  if (gone) wait = std::min(wait, kDeadPeerRetryNs);
+  const bool endless = attributes.timeout == 0 && !gone;
+  if (!endless && lost_tries_ > attributes.retry_count) return give_up();
+  lost_tries_++;
+  retry_at_ns_ = engine_.clock().now_ns() + wait;
+  watch(retry_at_ns_);
+}
+
+void Requester::give_up() {
+  constexpr const char* kWhy =
+      "nobody answers: the peer process has gone, or its queue pair is not there, not connected to this one "
+      "or expects another PSN";
+  retry_at_ns_ = 0;
+  if (window_count_ > 0) return fail_oldest(Status::kRetryExceeded, kWhy);
+  Message message;
+  const char* unused = nullptr;
+  if (qp_.spec().send->fetch(index_, message.work, message.next_index, unused) == SendQueue::Fetch::kNone)
+    return;
+  fail_local(index_, message.next_index, message.work, Status::kRetryExceeded, kWhy);
+}
+
+uint64_t Requester::on_timer(uint64_t now_ns) {
+  AccessScope scope(engine_.guard());
+  std::lock_guard<SpinLock> hold(lock_);
+  if (rnr_until_ns_ != 0 && now_ns >= rnr_until_ns_) {
+    rnr_until_ns_ = 0;
+    run_locked();
+  }
+  if (retry_at_ns_ != 0 && now_ns >= retry_at_ns_) {
+    retry_at_ns_ = 0;
+    // Not proven dead: look the way up again, the process may have come back under the same number.
+    if (channel_ && !channel_->alive()) channel_ = nullptr;
+    run_locked();
+  }
+  if (window_count_ > 0 && rnr_until_ns_ == 0 && retry_at_ns_ == 0) {
+    if (channel_ && channel_->alive()) {
+      channel_->nudge();
+    } else {
+      channel_ = nullptr;
+      rewind(oldest().first_psn);
+      note_lost();
+    }
+  }
+  uint64_t next = kNever;
+  if (rnr_until_ns_ != 0)
+    next = rnr_until_ns_;
+  else if (retry_at_ns_ != 0)
+    next = retry_at_ns_;
+  else if (window_count_ > 0)
+    next = now_ns + kTickNs;
+  watched = next != kNever;
+  return next;
+}
+
+}  // namespace verbatim::engine

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MIT
+#include "engine/responder.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/fault_copy.h"
+#include "engine/engine.h"
+#include "engine/message.h"
+#include "engine/queue_pair.h"
+
+namespace verbatim::engine {
+
+using wire::CopyResult;
+using wire::Operation;
+using wire::Segment;
+using wire::SendResult;
+
+namespace {
+
+constexpr uint32_t kFlushesPerRun = 65536;  ///< receive requests flushed in one go
+
+bool is_read_or_atomic(Operation operation) {
+  return operation == Operation::kReadRequest || operation == Operation::kCompareSwap ||
+         operation == Operation::kFetchAdd;
+}
+
+bool can_receive(QpState state) {
+  switch (state) {
+    case QpState::kRtr:
+    case QpState::kRts:
+    case QpState::kSqd:
+    case QpState::kSqe:
+      return true;
+    case QpState::kReset:
+    case QpState::kInit:
+    case QpState::kError:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+Responder::Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
+
+void Responder::connect(uint32_t expected_psn) {
+  expected_psn_ = expected_psn;
+  msn_ = 0;
+  nak_sent_ = false;
+  ack_due_ = false;
+  due_syndrome_ = wire::kAckOk;
+  message_ = Progress{};
+  responses_.clear();
+}
+
+void Responder::reset() {
+  connect(0);
+  work_held_ = flushed_ = false;
+  reply_channel_ = nullptr;
+}
+
+Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
+  Segment reply;
+  reply.operation = Operation::kAck;
+  reply.transport = qp_.transport();
+  reply.flags = wire::kFirst | wire::kLast;
+  reply.dest_qpn = qp_.attributes().dest_qpn;
+  reply.src_qpn = qp_.number();
+  reply.psn = psn;
+  reply.syndrome = syndrome;
+  reply.msn = msn_;
+  return reply;
+}
+
+bool Responder::answer_nobody(wire::Channel& from, const Segment& segment, Segment* answer) {
+  if (segment.transport != wire::Transport::kRc) return false;
+  Segment nobody = reply_to(segment.psn, wire::kNakNoQueue);
+  nobody.dest_qpn = segment.src_qpn;
+  if (answer)
+    *answer = nobody;
+  else
+    from.send(nobody, nullptr, 0, false, nullptr);
+  return true;
+}
+
+bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Payload& payload,
+                           Segment* answer) {
+  std::lock_guard<SpinLock> hold(lock_);
+  const bool receives = can_receive(qp_.state()) && segment.transport == qp_.transport();
+  if (receives && qp_.type() == QpType::kUd) {
+    answer_datagram(segment, payload);
+    return false;
+  }
+  if (!receives || segment.src_qpn != qp_.attributes().dest_qpn) return answer_nobody(from, segment, answer);
+  reply_channel_ = &from;
+  const Verdict verdict = accept(segment, payload);
+  if (qp_.type() == QpType::kUc) return false;
+  if (!answer) {
+    if (ack_due_ || !responses_.empty()) engine_.owe_ack(qp_);
+    return ack_due_;
+  }
+  if (verdict == Verdict::kDone && is_read_or_atomic(segment.operation)) {
+    const Response response = responses_.back();
+    responses_.pop_back();
+    *answer = reply_to(segment.psn, wire::kAckOk);
+    answer->operation = response.operation;
+    answer->swap_or_add = response.original;
+    return true;
+  }
+  if (!ack_due_) return false;
+  const bool positive = (due_syndrome_ & 0x60) == 0;
+  *answer = reply_to(positive ? wire::psn_add(expected_psn_, wire::kPsnMask) : due_psn_, due_syndrome_);
+  ack_due_ = false;
+  return true;
+}
+
+Responder::Verdict Responder::out_of_step(int32_t ahead, const Segment& segment) {
+  // After a refusal everything that followed it is dropped in silence until it comes again.
+  if (nak_sent_ && ahead > 0) return Verdict::kDropped;
+  ack_due_ = true;
+  due_psn_ = segment.psn;
+  if (reply_channel_->lossless()) {
+    due_syndrome_ = wire::kNakNoQueue;  // nothing is lost here: the ends were given different first PSNs
+  } else if (ahead < 0) {
+    due_syndrome_ = wire::kAckOk;  // a duplicate: say again how far things got
+  } else {
+    due_syndrome_ = wire::kNakSequence;
+    due_psn_ = expected_psn_;
+    nak_sent_ = true;
+  }
+  return Verdict::kDropped;
+}
+
+// Sequence first, then the operation. UC accepts whatever begins a message and drops the rest of a broken
+// one.
+Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payload) {
+  const bool reliable = qp_.type() == QpType::kRc;
+  const int32_t ahead = wire::psn_distance(segment.base_psn, expected_psn_);
+  if (reliable && ahead != 0) return out_of_step(ahead, segment);
+  due_psn_ = segment.psn;
+  if (!reliable && ahead != 0) message_ = Progress{};
+  if (!reliable) expected_psn_ = segment.psn;
+  if (qp_.state() == QpState::kRtr && msn_ == 0 && segment.has(wire::kFirst) && qp_.spec().events)
+    qp_.spec().events->on_event(AsyncEvent::kCommEstablished);
+  nak_sent_ = false;
+  const uint32_t bytes = is_read_or_atomic(segment.operation) ? segment.total_length : segment.length;
+  const uint32_t packets =
+      segment.operation == Operation::kReadRequest || !is_read_or_atomic(segment.operation)
+          ? packets_of(bytes, qp_.attributes().path_mtu)
+          : 1;
+  if (packets != segment.packets)
+    return refuse(wire::kNakInvalidRequest, "the two ends use different path MTUs");
+
+  Verdict verdict = Verdict::kDone;
+  if (is_read_or_atomic(segment.operation)) {
+    verdict = segment.operation == Operation::kReadRequest ? read_request(segment) : atomic(segment);
+  } else {
+    if (segment.has(wire::kFirst)) verdict = begin(segment);
+    if (verdict == Verdict::kDone && !message_.active)
+      verdict = reliable ? refuse(wire::kNakInvalidRequest, "a message goes on that never began")
+                         : Verdict::kDropped;
+    if (verdict == Verdict::kDone)
+      verdict = message_.is_write ? place_write(segment, payload) : place_send(segment, payload);
+    if (verdict == Verdict::kDone && segment.has(wire::kLast)) verdict = finish(segment);
+  }
+  if (verdict == Verdict::kDone || !reliable) expected_psn_ = wire::psn_add(segment.psn, segment.packets);
+  if (verdict == Verdict::kDone && segment.has(wire::kLast)) {
+    msn_ = wire::psn_add(msn_, 1);
+    if (reliable && !is_read_or_atomic(segment.operation)) {
+      ack_due_ = true;
+      due_syndrome_ = wire::kAckOk;
+    }
+  }
+  return verdict;
+}
+
+Responder::Verdict Responder::begin(const Segment& segment) {
+  if (message_.active && qp_.type() == QpType::kRc)
+    return refuse(wire::kNakInvalidRequest, "a message begins inside another");
+  message_ = Progress{};
+  message_.is_write = segment.operation == Operation::kWrite;
+  message_.address = segment.remote_address;
+  message_.rkey = segment.rkey;
+  message_.total = segment.total_length;
+  if (!message_.is_write)
+    if (const Verdict verdict = take_work(false); verdict != Verdict::kDone) return verdict;
+  message_.active = true;
+  return Verdict::kDone;
+}
+
+Responder::Verdict Responder::take_work(bool for_write) {
+  message_.has_work = true;
+  if (work_held_) {
+    work_held_ = false;
+    return Verdict::kDone;
+  }
+  if (!work_) work_ = std::make_unique<ReceiveWork>();
+  const char* why = nullptr;
+  ReceiveQueue* queue = qp_.spec().receive;
+  switch (queue ? queue->take(*work_, why) : ReceiveQueue::Take::kNone) {
+    case ReceiveQueue::Take::kWork:
+      return Verdict::kDone;
+    case ReceiveQueue::Take::kBad:
+      return receive_error(Status::kLocalQpOperation, why, wire::kNakRemoteOperational);
+    case ReceiveQueue::Take::kNone:
+      break;
+  }
+  if (!for_write) message_ = Progress{};
+  message_.has_work = false;
+  if (qp_.type() != QpType::kRc) return Verdict::kDropped;
+  nak_sent_ = ack_due_ = true;
+  due_syndrome_ = wire::kRnrNak | qp_.attributes().min_rnr_timer;
+  return Verdict::kRefused;
+}
+
+const char* Responder::scatter(uint32_t offset, uint32_t length, wire::Piece* pieces, uint32_t& count) const {
+  count = 0;
+  for (uint32_t i = 0; i < work_->sge_count && length > 0; i++) {
+    const Sge& sge = work_->sges[i];
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint32_t take = std::min(sge.length - offset, length);
+    if (const char* why = engine_.keys().translate(sge.lkey, qp_.spec().domain, kLocalWrite,
+                                                   sge.address + offset, take, pieces[count]))
+      return why;
+    count++;
+    length -= take;
+    offset = 0;
+  }
+  return nullptr;
+}
+
+Responder::Verdict Responder::copy_refused(CopyResult result) {
+  // The receive request is kept for when the message comes again, or for the flush that follows.
+  work_held_ = message_.has_work;
+  switch (result) {
+    case CopyResult::kSourceFault:
+      message_ = Progress{};
+      return refuse(wire::kNakSourceFault, nullptr);
+    case CopyResult::kForbidden:
+      message_ = Progress{};
+      return refuse(wire::kNakCannotPull, nullptr);
+    case CopyResult::kDone:
+    case CopyResult::kDestinationFault:
+      break;
+  }
+  work_held_ = false;
+  if (message_.is_write)
+    return refuse(wire::kNakRemoteAccess, "the memory that was to be written is not mapped");
+  return receive_error(Status::kLocalProtection, "memory of the receive request is not mapped",
+                       wire::kNakRemoteOperational);
+}
+
+Responder::Verdict Responder::place_send(const Segment& segment, wire::Payload& payload) {
+  if (segment.length > work_->capacity() - message_.placed)
+    return receive_error(Status::kLocalLength, "the message is longer than the receive request",
+                         wire::kNakInvalidRequest);
+  wire::Piece pieces[kSgeMax];
+  uint32_t count = 0;
+  if (const char* why = scatter(message_.placed, segment.length, pieces, count))
+    return receive_error(Status::kLocalProtection, why, wire::kNakRemoteOperational);
+  if (segment.length > 0)
+    if (const CopyResult result = payload.copy_to(0, pieces, count); result != CopyResult::kDone)
+      return copy_refused(result);
+  message_.placed += segment.length;
+  return Verdict::kDone;
+}
+
+Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload& payload) {
+  if (!(qp_.attributes().access & kRemoteWrite))
+    return refuse(wire::kNakRemoteAccess, "the queue pair does not allow remote writes");
+  if (segment.length > message_.total - message_.placed)
+    return refuse(wire::kNakInvalidRequest, "more bytes than the write announced");
+  if (segment.length > 0 && !segment.has(wire::kPlaced)) {
+    wire::Piece piece;
+    if (const char* why = engine_.keys().translate(message_.rkey, qp_.spec().domain, kRemoteWrite,
+                                                   message_.address, message_.total, piece))
+      return refuse(wire::kNakRemoteAccess, why);
+    piece = {static_cast<char*>(piece.base) + message_.placed, segment.length};
+    if (const CopyResult result = payload.copy_to(0, &piece, 1); result != CopyResult::kDone)
+      return copy_refused(result);
+  }
+  message_.placed += segment.length;
+  return Verdict::kDone;
+}
+
+Responder::Verdict Responder::finish(const Segment& segment) {
+  if (message_.is_write) {
+    if (message_.placed != message_.total)
+      return refuse(wire::kNakInvalidRequest, "fewer bytes than the write announced");
+    if (segment.has(wire::kImmediate)) {
+      if (const Verdict verdict = take_work(true); verdict != Verdict::kDone) {
+        message_.placed -= segment.length;  // the last segment comes again after the wait
+        if (segment.has(wire::kFirst) || verdict == Verdict::kDropped) message_ = Progress{};
+        return verdict;
+      }
+      complete_receive(segment, Opcode::kWriteImmediate, message_.placed);
+    } else {
+      count_message(message_.placed);
+    }
+  } else {
+    if (segment.has(wire::kInvalidate))
+      return receive_error(Status::kLocalAccess, "the key to invalidate is not a memory window's",
+                           wire::kNakRemoteAccess);
+    complete_receive(segment, segment.has(wire::kImmediate) ? Opcode::kSendImmediate : Opcode::kSend,
+                     message_.placed);
+  }
+  message_ = Progress{};
+  return Verdict::kDone;
+}
+
+void Responder::count_message(uint32_t bytes) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  PublishedQp& counters = qp_.published();
+  counters.receive_messages.store(counters.receive_messages.load(relaxed) + 1, relaxed);
+  counters.receive_bytes.store(counters.receive_bytes.load(relaxed) + bytes, relaxed);
+}
+
+void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t bytes) {
+  count_message(bytes);
+  ReceiveCompletion completion;
+  completion.index = work_->index;
+  completion.opcode = opcode;
+  completion.solicited = segment.has(wire::kSolicited);
+  completion.bytes = bytes;
+  completion.immediate = segment.immediate;
+  completion.src_qpn = segment.src_qpn;
+  completion.service_level = segment.service_level;
+  completion.has_grh = segment.has_grh;
+  completion.is_ipv4 = segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();
+  qp_.spec().sink->complete(completion);
+}
+
+Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
+  if (qp_.type() != QpType::kRc) {
+    if (why) engine_.explain(qp_.number(), static_cast<int>(Status::kRemoteAccess), due_psn_, why);
+    message_ = Progress{};
+    return Verdict::kDropped;
+  }
+  nak_sent_ = true;
+  ack_due_ = true;
+  due_syndrome_ = syndrome;
+  if (!why) return Verdict::kRefused;
+  engine_.explain(qp_.number(),
+                  syndrome == wire::kNakRemoteAccess ? static_cast<int>(Status::kRemoteAccess)
+                                                     : static_cast<int>(Status::kRemoteInvalidRequest),
+                  due_psn_, why);
+  if (qp_.spec().events)
+    qp_.spec().events->on_event(syndrome == wire::kNakRemoteAccess ? AsyncEvent::kQpAccessError
+                                                                   : AsyncEvent::kQpRequestError);
+  message_ = Progress{};
+  qp_.enter_error();
+  flush();
+  return Verdict::kRefused;
+}
+
+Responder::Verdict Responder::receive_error(Status status, const char* why, uint8_t syndrome) {
+  engine_.explain(qp_.number(), static_cast<int>(status), work_->index, why);
+  ReceiveCompletion completion;
+  completion.index = work_->index;
+  completion.status = status;
+  completion.src_qpn = qp_.attributes().dest_qpn;
+  qp_.spec().sink->complete(completion);
+  message_ = Progress{};
+  nak_sent_ = true;
+  if (qp_.type() == QpType::kRc) {
+    ack_due_ = true;
+    due_syndrome_ = syndrome;
+  }
+  qp_.enter_error();
+  flush();
+  return Verdict::kRefused;
+}
+
+void Responder::flush() {
+  if (flushed_) return;
+  flushed_ = true;
+  if (message_.has_work || work_held_) {
+    ReceiveCompletion completion;
+    completion.index = work_->index;
+    completion.status = Status::kFlushed;
+    qp_.spec().sink->complete(completion);
+  }
+  message_ = Progress{};
+  work_held_ = false;
+  responses_.clear();
+  if (qp_.spec().shared_receive) {
+    if (qp_.spec().events) qp_.spec().events->on_event(AsyncEvent::kQpLastWqeReached);
+    return;
+  }
+  if (!qp_.spec().receive) return;
+  engine_.note_errored(qp_);
+}
+
+void Responder::flush_posted() {
+  std::lock_guard<SpinLock> hold(lock_);
+  if (qp_.state() != QpState::kError || qp_.spec().shared_receive || !qp_.spec().receive) return;
+  if (!work_) work_ = std::make_unique<ReceiveWork>();
+  const char* why = nullptr;
+  for (uint32_t i = 0;
+       i < kFlushesPerRun && qp_.spec().receive->take(*work_, why) != ReceiveQueue::Take::kNone; i++) {
+    ReceiveCompletion completion;
+    completion.index = work_->index;
+    completion.status = Status::kFlushed;
+    qp_.spec().sink->complete(completion);
+  }
+}
+
+}  // namespace verbatim::engine

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The responder: executes arriving requests, for every wire.
+//
+// Works on message segments: the first one takes a receive work request or checks the remote key, each one is
+// placed, the last one completes. A segment that is not the expected one is dropped (duplicates are
+// acknowledged again). Answers leave in request order at the end of a drain: read and atomic responses from a
+// queue, then one cumulative acknowledgement or the refusal.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "base/spinlock.h"
+#include "engine/qp_types.h"
+#include "engine/work.h"
+#include "wire/link/channel.h"
+
+namespace verbatim::engine {
+
+class Engine;
+class QueuePair;
+
+class Responder {
+ public:
+  Responder(Engine& engine, QueuePair& qp);
+
+  SpinLock& lock() { return lock_; }
+
+  /// One request segment. With `answer` (loopback): the reply goes there, true when there is one. Takes the
+  /// lock.
+  bool on_request(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
+                  wire::Segment* answer);
+  /// Sends owed responses and acknowledgements; false when the channel had no room. Takes the lock.
+  bool send_owed();
+  /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
+  void flush_posted();
+
+  // With the lock held:
+  void connect(uint32_t expected_psn);
+  void reset();
+  void flush();
+  bool owing = false;  ///< on the engine's list of acknowledgement owers
+
+ private:
+  struct Response {
+    wire::Operation operation;
+    uint32_t psn, packets, rkey, length, sent;
+    uint64_t address, original;
+  };
+  struct Progress {
+    bool active = false;
+    bool is_write = false;
+    bool has_work = false;
+    uint32_t placed = 0, total = 0, rkey = 0;
+    uint64_t address = 0;
+  };
+  enum class Verdict : uint8_t { kDone, kDropped, kRefused };
+
+  bool answer_nobody(wire::Channel& from, const wire::Segment& segment, wire::Segment* answer);
+  Verdict out_of_step(int32_t ahead, const wire::Segment& segment);
+  bool answer_datagram(const wire::Segment& segment, wire::Payload& payload);
+  Verdict accept(const wire::Segment& segment, wire::Payload& payload);
+  Verdict begin(const wire::Segment& segment);
+  Verdict place_send(const wire::Segment& segment, wire::Payload& payload);
+  Verdict place_write(const wire::Segment& segment, wire::Payload& payload);
+  Verdict finish(const wire::Segment& segment);
+  Verdict read_request(const wire::Segment& segment);
+  Verdict atomic(const wire::Segment& segment);
+  Verdict take_work(bool for_write);
+  Verdict copy_refused(wire::CopyResult result);
+  Verdict refuse(uint8_t syndrome, const char* why);
+  Verdict receive_error(Status status, const char* why, uint8_t syndrome);
+  const char* scatter(uint32_t offset, uint32_t length, wire::Piece* pieces, uint32_t& count) const;
+  void complete_receive(const wire::Segment& segment, Opcode opcode, uint32_t bytes);
+  void count_message(uint32_t bytes);
+  wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;
+  bool send_response(Response& response);
+
+  Engine& engine_;
+  QueuePair& qp_;
+  SpinLock lock_;
+
+  uint32_t expected_psn_ = 0;
+  uint32_t msn_ = 0;
+  bool nak_sent_ = false;  ///< a refusal is out: drop until the refused one comes again
+  bool ack_due_ = false;
+  uint8_t due_syndrome_ = 0;
+  uint32_t due_psn_ = 0;  ///< of the refused segment
+  bool flushed_ = false;
+  wire::Channel* reply_channel_ = nullptr;
+
+  std::unique_ptr<ReceiveWork> work_;  ///< taken and not yet completed
+  bool work_held_ = false;             ///< kept for the message that comes again
+  Progress message_;
+  std::deque<Response> responses_;
+};
+
+}  // namespace verbatim::engine

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "engine/transitions.h"
+
+namespace verbatim::engine {
+
+namespace {
+
+struct Rule {
+  QpState from, to;
+  QpType type;
+  uint32_t required;
+  uint32_t optional;
+};
+
+using enum QpState;
+using enum QpType;
+
+constexpr uint32_t kInitConnected = kQpPkeyIndex | kQpPort | kQpAccessFlags;
+constexpr uint32_t kInitDatagram = kQpPkeyIndex | kQpPort | kQpQkey;
+constexpr uint32_t kRtrUc = kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
+constexpr uint32_t kRtrOptional = kQpAltPath | kQpAccessFlags | kQpPkeyIndex;
+constexpr uint32_t kRtsRc = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic;
+constexpr uint32_t kRunUc = kQpCurState | kQpAltPath | kQpAccessFlags | kQpPathMigState;
+constexpr uint32_t kRunRc = kRunUc | kQpMinRnrTimer;
+constexpr uint32_t kRunUd = kQpCurState | kQpQkey;
+constexpr uint32_t kDrainedUc = kQpAv | kQpAltPath | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState;
+constexpr uint32_t kDrainedRc = kDrainedUc | kQpPort | kQpTimeout | kQpRetryCnt | kQpRnrRetry |
+                                kQpMaxQpRdAtomic | kQpMaxDestRdAtomic | kQpMinRnrTimer;
+
+constexpr Rule kRules[] = {
+    {kReset, kInit, kRc, kInitConnected, 0},
+    {kReset, kInit, kUc, kInitConnected, 0},
+    {kReset, kInit, kUd, kInitDatagram, 0},
+    {kInit, kInit, kRc, 0, kInitConnected},
+    {kInit, kInit, kUc, 0, kInitConnected},
+    {kInit, kInit, kUd, 0, kInitDatagram},
+    {kInit, kRtr, kRc, kRtrUc | kQpMaxDestRdAtomic | kQpMinRnrTimer, kRtrOptional},
+    {kInit, kRtr, kUc, kRtrUc, kRtrOptional},
+    {kInit, kRtr, kUd, 0, kQpPkeyIndex | kQpQkey},
+    {kRtr, kRts, kRc, kRtsRc, kRunRc},
+    {kRtr, kRts, kUc, kQpSqPsn, kRunUc},
+    {kRtr, kRts, kUd, kQpSqPsn, kRunUd},
+    {kRts, kRts, kRc, 0, kRunRc},
+    {kRts, kRts, kUc, 0, kRunUc},
+    {kRts, kRts, kUd, 0, kRunUd},
+    {kRts, kSqd, kRc, 0, kQpEnSqdAsyncNotify},
+    {kRts, kSqd, kUc, 0, kQpEnSqdAsyncNotify},
+    {kRts, kSqd, kUd, 0, kQpEnSqdAsyncNotify},
+    {kSqd, kRts, kRc, 0, kRunRc},
+    {kSqd, kRts, kUc, 0, kRunUc},
+    {kSqd, kRts, kUd, 0, kRunUd},
+    {kSqd, kSqd, kRc, 0, kDrainedRc},
+    {kSqd, kSqd, kUc, 0, kDrainedUc},
+    {kSqd, kSqd, kUd, 0, kQpPkeyIndex | kQpQkey},
+    {kSqe, kRts, kUc, 0, kQpCurState | kQpAccessFlags},
+    {kSqe, kRts, kUd, 0, kRunUd},
+};
+
+struct MaskName {
+  uint32_t bit;
+  const char* name;
+};
+constexpr MaskName kMaskNames[] = {
+    {kQpAccessFlags, "access flags"},
+    {kQpPkeyIndex, "P_Key index"},
+    {kQpPort, "port"},
+    {kQpQkey, "Q_Key"},
+    {kQpAv, "address vector"},
+    {kQpPathMtu, "path MTU"},
+    {kQpTimeout, "timeout"},
+    {kQpRetryCnt, "retry count"},
+    {kQpRnrRetry, "RNR retry count"},
+    {kQpRqPsn, "RQ PSN"},
+    {kQpMaxQpRdAtomic, "max_rd_atomic"},
+    {kQpAltPath, "alternate path"},
+    {kQpMinRnrTimer, "min RNR timer"},
+    {kQpSqPsn, "SQ PSN"},
+    {kQpMaxDestRdAtomic, "max_dest_rd_atomic"},
+    {kQpPathMigState, "path migration state"},
+    {kQpCap, "capabilities"},
+    {kQpDestQpn, "destination QPN"},
+    {kQpCurState, "current state"},
+    {kQpEnSqdAsyncNotify, "SQD notification"},
+    {kQpRateLimit, "rate limit"},
+};
+
+std::string names(uint32_t mask) {
+  std::string text;
+  for (const MaskName& entry : kMaskNames) {
+    if (!(mask & entry.bit)) continue;
+    if (!text.empty()) text += ", ";
+    text += entry.name;
+  }
+  return text.empty() ? "unknown attribute bits" : text;
+}
+
+}  // namespace
+
+const char* state_name(QpState state) {
+  switch (state) {
+    case kReset:
+      return "RESET";
+    case kInit:
+      return "INIT";
+    case kRtr:
+      return "RTR";
+    case kRts:
+      return "RTS";
+    case kSqd:
+      return "SQD";
+    case kSqe:
+      return "SQE";
+    case kError:
+      return "ERR";
+  }
+  return "?";
+}
+
+std::string check_transition(QpType type, QpState from, QpState to, uint32_t mask) {
+  const uint32_t named = mask & ~static_cast<uint32_t>(kQpState);
+  if (to == kReset || to == kError) {
+    const uint32_t extra = named & ~static_cast<uint32_t>(kQpCurState);
+    return extra ? std::string("not allowed on the way to ") + state_name(to) + ": " + names(extra) : "";
+  }
+  for (const Rule& rule : kRules) {
+    if (rule.from != from || rule.to != to || rule.type != type) continue;
+    if (uint32_t missing = rule.required & ~named)
+      return std::string(state_name(from)) + " to " + state_name(to) + " lacks: " + names(missing);
+    if (uint32_t extra = named & ~(rule.required | rule.optional))
+      return std::string(state_name(from)) + " to " + state_name(to) + " does not allow: " + names(extra);
+    return "";
+  }
+  return std::string("no transition from ") + state_name(from) + " to " + state_name(to) +
+         " for this service type";
+}
+
+std::string check_attributes(const QpAttributes& a, uint32_t mask) {
+  const bool mtu_ok = a.path_mtu == 256 || a.path_mtu == 512 || a.path_mtu == 1024 || a.path_mtu == 2048 ||
+                      a.path_mtu == 4096;
+  if ((mask & kQpPort) && a.port != 1) return "port number is not 1";
+  if ((mask & kQpPathMtu) && !mtu_ok) return "path MTU is not one of 256, 512, 1024, 2048, 4096";
+  if ((mask & kQpDestQpn) && a.dest_qpn > 0xffffff) return "destination QPN has more than 24 bits";
+  if ((mask & kQpMinRnrTimer) && a.min_rnr_timer > 31) return "min RNR timer is above 31";
+  if ((mask & kQpTimeout) && a.timeout > 31) return "timeout is above 31";
+  if ((mask & kQpRetryCnt) && a.retry_count > 7) return "retry count is above 7";
+  if ((mask & kQpRnrRetry) && a.rnr_retry > 7) return "RNR retry count is above 7";
+  if ((mask & kQpMaxQpRdAtomic) && a.max_rd_atomic > 16) return "max_rd_atomic is above 16";
+  if ((mask & kQpMaxDestRdAtomic) && a.max_dest_rd_atomic > 16) return "max_dest_rd_atomic is above 16";
+  if ((mask & kQpAv) && !a.path.is_global) return "a RoCE address vector needs a GRH (is_global)";
+  if ((mask & kQpAv) && a.path.port != 1) return "port number of the address vector is not 1";
+  return "";
+}
+
+}  // namespace verbatim::engine
