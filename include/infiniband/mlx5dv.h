@@ -621,7 +621,7 @@ enum mlx5dv_obj_type {
  *
  * The pointers stay valid until the object is destroyed or resized. Posting both through verbs
  * and through the raw queue of one object is not supported.
- * Errors: EOPNOTSUPP (not an mlx5 object), EINVAL (a WQ without memory).
+ * Errors: EINVAL (obj_type selects nothing), EOPNOTSUPP (not an mlx5 object).
  * Source: mlx5dv_init_obj(3).
  */
 int mlx5dv_init_obj(struct mlx5dv_obj *obj, uint64_t obj_type);
