@@ -9,96 +9,100 @@
 namespace verbatim::wire {
 
 enum class SendResult : uint8_t {
-    kAccepted,     ///< on its way, in order with all accepted before it
-    kBusy,         ///< no room now; the fabric calls Receiver::on_room when there may be
-    kUnreachable,  ///< the other end is dead or was never there; as if it was lost
-    kAnswered,     ///< delivered and answered synchronously (loopback): `*answer` is filled in
-    kNoAnswer,     ///< delivered synchronously, nothing to answer
-    kSourceFault,  ///< a piece of the payload cannot be read
+  kAccepted,     ///< on its way, in order with all accepted before it
+  kBusy,         ///< no room now; the fabric calls Receiver::on_room when there may be
+  kUnreachable,  ///< the other end is dead or was never there; as if it was lost
+  kAnswered,     ///< delivered and answered synchronously (loopback): `*answer` is filled in
+  kNoAnswer,     ///< delivered synchronously, nothing to answer
+  kSourceFault,  ///< a piece of the payload cannot be read
 };
 
-/// The way to one other process (or to one's own, or to a host on Ethernet). Owned by its Fabric, stable until the
-/// fabric goes; a dead one stays valid and says kUnreachable. All functions are thread safe.
+/// The way to one other process (or to one's own, or to a host on Ethernet). Owned by its Fabric, stable
+/// until the fabric goes; a dead one stays valid and says kUnreachable. All functions are thread safe.
 class Channel {
-public:
-    virtual ~Channel() = default;
+ public:
+  virtual ~Channel() = default;
 
-    /// Largest payload of one segment, in bytes, a multiple of 4096. `may_pull`: the sender keeps the payload
-    /// unchanged until it is acknowledged, so that the other end may fetch it from there.
-    virtual uint32_t payload_max(bool may_pull) const = 0;
+  /// Largest payload of one segment, in bytes, a multiple of 4096. `may_pull`: the sender keeps the payload
+  /// unchanged until it is acknowledged, so that the other end may fetch it from there.
+  virtual uint32_t payload_max(bool may_pull) const = 0;
 
-    /// Sends one segment. The pieces are read before it returns unless `may_pull`.
-    /// `answer`: where a synchronous answer goes.
-    virtual SendResult send(const Segment& segment, const Piece* pieces, uint32_t count, bool may_pull, Segment* answer) = 0;
+  /// Sends one segment. The pieces are read before it returns unless `may_pull`.
+  /// `answer`: where a synchronous answer goes.
+  virtual SendResult send(const Segment& segment, const Piece* pieces, uint32_t count, bool may_pull,
+                          Segment* answer) = 0;
 
-    /// Stops offering pulls on this channel, after kNakCannotPull.
-    virtual void forbid_pull() = 0;
+  /// Stops offering pulls on this channel, after kNakCannotPull.
+  virtual void forbid_pull() = 0;
 
-    /// The other end has not gone: a process that lives, or a host from which nothing else is known.
-    virtual bool alive() = 0;
+  /// The other end has not gone: a process that lives, or a host from which nothing else is known.
+  virtual bool alive() = 0;
 
-    /// True when the other end runs whenever it is woken, so that silence means "slow", not "lost".
-    virtual bool lossless() const = 0;
+  /// True when the other end runs whenever it is woken, so that silence means "slow", not "lost".
+  virtual bool lossless() const = 0;
 
-    /// Makes a sleeping receiver look at its inbound queue; called when an answer is overdue.
-    virtual void nudge() = 0;
+  /// Makes a sleeping receiver look at its inbound queue; called when an answer is overdue.
+  virtual void nudge() = 0;
 
-    // --- direct access: the requester carries out one-sided operations itself ---
+  // --- direct access: the requester carries out one-sided operations itself ---
 
-    /// The other process's published tables (see engine/published.h), or nullptr where memory cannot be reached.
-    virtual const std::byte* published() const = 0;
+  /// The other process's published tables (see engine/published.h), or nullptr where memory cannot be
+  /// reached.
+  virtual const std::byte* published() const = 0;
 
-    /// Brackets a look-up of a published key and the access that follows: while it is open the owner's
-    /// Fabric::wait_for_peers does not return. Cheap, may nest per thread, never blocks.
-    virtual uint32_t enter_access() = 0;
-    virtual void leave_access(uint32_t ticket) = 0;
+  /// Brackets a look-up of a published key and the access that follows: while it is open the owner's
+  /// Fabric::wait_for_peers does not return. Cheap, may nest per thread, never blocks.
+  virtual uint32_t enter_access() = 0;
+  virtual void leave_access(uint32_t ticket) = 0;
 
-    /// Moves bytes between `pieces` here and `remote` there. False: not done, or not wholly; nothing is known of why,
-    /// the caller sends a request instead and the responder finds out.
-    virtual bool write_direct(uint64_t remote, const Piece* pieces, uint32_t count) = 0;
-    virtual bool read_direct(uint64_t remote, const Piece* pieces, uint32_t count) = 0;
+  /// Moves bytes between `pieces` here and `remote` there. False: not done, or not wholly; nothing is known
+  /// of why, the caller sends a request instead and the responder finds out.
+  virtual bool write_direct(uint64_t remote, const Piece* pieces, uint32_t count) = 0;
+  virtual bool read_direct(uint64_t remote, const Piece* pieces, uint32_t count) = 0;
 };
 
 /// What a fabric hands its arrivals to: the engine.
 class Receiver {
-public:
-    virtual ~Receiver() = default;
-    /// One segment has arrived. With `answer` non-null (loopback) the reply goes there and true is returned; false: none.
-    /// The segment is a private copy, the payload is checked for its length, nothing else about it is trusted.
-    virtual bool on_segment(Channel& from, const Segment& segment, Payload& payload, Segment* answer) = 0;
-    /// A channel that was busy may have room again.
-    virtual void on_room(Channel& channel) = 0;
-    /// The process behind the channel is gone.
-    virtual void on_gone(Channel& channel) = 0;
+ public:
+  virtual ~Receiver() = default;
+  /// One segment has arrived. With `answer` non-null (loopback) the reply goes there and true is returned;
+  /// false: none. The segment is a private copy, the payload is checked for its length, nothing else about it
+  /// is trusted.
+  virtual bool on_segment(Channel& from, const Segment& segment, Payload& payload, Segment* answer) = 0;
+  /// A channel that was busy may have room again.
+  virtual void on_room(Channel& channel) = 0;
+  /// The process behind the channel is gone.
+  virtual void on_gone(Channel& channel) = 0;
 };
 
 /// All that this process can reach.
 class Fabric {
-public:
-    virtual ~Fabric() = default;
+ public:
+  virtual ~Fabric() = default;
 
-    /// The channel towards the owner of `dest_qpn` at `dest`; nullptr: no way there now (ask again later).
-    virtual Channel* channel(const Gid& dest, uint32_t dest_qpn) = 0;
+  /// The channel towards the owner of `dest_qpn` at `dest`; nullptr: no way there now (ask again later).
+  virtual Channel* channel(const Gid& dest, uint32_t dest_qpn) = 0;
 
-    /// Channels of all processes that have joined multicast group `group`, own one included; at most `max`.
-    virtual uint32_t multicast(const Gid& group, Channel** out, uint32_t max) = 0;
+  /// Channels of all processes that have joined multicast group `group`, own one included; at most `max`.
+  virtual uint32_t multicast(const Gid& group, Channel** out, uint32_t max) = 0;
 
-    /// Delivers up to `budget` arrived segments; returns how many. One caller at a time; a second one gets 0 at once.
-    virtual uint32_t poll(Receiver& receiver, uint32_t budget) = 0;
+  /// Delivers up to `budget` arrived segments; returns how many. One caller at a time; a second one gets 0 at
+  /// once.
+  virtual uint32_t poll(Receiver& receiver, uint32_t budget) = 0;
 
-    /// True when something has arrived that poll would deliver.
-    virtual bool pending() const = 0;
+  /// True when something has arrived that poll would deliver.
+  virtual bool pending() const = 0;
 
-    /// `on`: peers wake this process's engine thread when they send something. Returns the earlier setting.
-    virtual bool want_wake(bool on) = 0;
+  /// `on`: peers wake this process's engine thread when they send something. Returns the earlier setting.
+  virtual bool want_wake(bool on) = 0;
 
-    /// Returns when no process, this one included, is inside an access that began before the call. Bounded: a peer
-    /// that dies counts as gone.
-    virtual void wait_for_peers() = 0;
+  /// Returns when no process, this one included, is inside an access that began before the call. Bounded: a
+  /// peer that dies counts as gone.
+  virtual void wait_for_peers() = 0;
 
-    /// This process's own published tables, zeroed at start, page aligned, written by this process only.
-    virtual std::byte* published() = 0;
-    virtual size_t published_bytes() const = 0;
+  /// This process's own published tables, zeroed at start, page aligned, written by this process only.
+  virtual std::byte* published() = 0;
+  virtual size_t published_bytes() const = 0;
 };
 
 }  // namespace verbatim::wire

@@ -23,80 +23,83 @@ enum class Transport : uint8_t { kRc, kUc, kUd };
 
 /// What a segment asks for or answers (BTH opcode bits 4..0, apart from its position in the message).
 enum class Operation : uint8_t {
-    kSend,
-    kWrite,
-    kReadRequest,
-    kReadResponse,
-    kCompareSwap,
-    kFetchAdd,
-    kAtomicResponse,
-    kAck,  ///< positive, RNR or negative: see `syndrome`
+  kSend,
+  kWrite,
+  kReadRequest,
+  kReadResponse,
+  kCompareSwap,
+  kFetchAdd,
+  kAtomicResponse,
+  kAck,  ///< positive, RNR or negative: see `syndrome`
 };
 
 /// Properties of a segment.
 enum SegmentFlag : uint16_t {
-    kFirst = 1 << 0,       ///< opens a message
-    kLast = 1 << 1,        ///< ends it; with kFirst: the only one
-    kSolicited = 1 << 2,   ///< BTH.SE
-    kImmediate = 1 << 3,   ///< `immediate` is immediate data
-    kInvalidate = 1 << 4,  ///< `immediate` is an R_Key to invalidate
-    kAckRequest = 1 << 5,  ///< BTH.A
-    kPlaced = 1 << 6,      ///< the payload was already put in place by direct access; `length` counts it
+  kFirst = 1 << 0,       ///< opens a message
+  kLast = 1 << 1,        ///< ends it; with kFirst: the only one
+  kSolicited = 1 << 2,   ///< BTH.SE
+  kImmediate = 1 << 3,   ///< `immediate` is immediate data
+  kInvalidate = 1 << 4,  ///< `immediate` is an R_Key to invalidate
+  kAckRequest = 1 << 5,  ///< BTH.A
+  kPlaced = 1 << 6,      ///< the payload was already put in place by direct access; `length` counts it
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.
 enum Syndrome : uint8_t {
-    kAckOk = 0x1f,        ///< no credit information
-    kRnrNak = 0x20,       ///< low 5 bits: timer code
-    kNakSequence = 0x60,
-    kNakInvalidRequest = 0x61,
-    kNakRemoteAccess = 0x62,
-    kNakRemoteOperational = 0x63,
-    kNakSourceFault = 0x70,  ///< the sender's own buffer could not be read: a local protection error at the requester
-    kNakCannotPull = 0x71,   ///< the responder may not read the sender's memory: send it through the ring
-    kNakNoQueue = 0x72,      ///< nobody answers at that QPN now (not created, wrong state or peer): as if the packet was lost
+  kAckOk = 0x1f,   ///< no credit information
+  kRnrNak = 0x20,  ///< low 5 bits: timer code
+  kNakSequence = 0x60,
+  kNakInvalidRequest = 0x61,
+  kNakRemoteAccess = 0x62,
+  kNakRemoteOperational = 0x63,
+  kNakSourceFault =
+      0x70,  ///< the sender's own buffer could not be read: a local protection error at the requester
+  kNakCannotPull = 0x71,  ///< the responder may not read the sender's memory: send it through the ring
+  kNakNoQueue =
+      0x72,  ///< nobody answers at that QPN now (not created, wrong state or peer): as if the packet was lost
 };
 
-/// One unit of transfer between two queue pairs, in host form: a whole message on the same host, one packet on
-/// an Ethernet wire. Links serialise it; transports see only this.
+/// One unit of transfer between two queue pairs, in host form: a whole message on the same host, one packet
+/// on an Ethernet wire. Links serialise it; transports see only this.
 struct Segment {
-    Operation operation{};
-    Transport transport{};
-    uint8_t syndrome = 0;  ///< kAck, kAtomicResponse, last kReadResponse
-    uint8_t service_level = 0;
-    uint16_t flags = 0;
-    uint16_t pkey = 0;
-    uint32_t dest_qpn = 0;
-    uint32_t src_qpn = 0;
-    uint32_t psn = 0;       ///< of its first packet
-    uint32_t base_psn = 0;  ///< PSN that the responder expects before it: differs from psn when direct accesses used some in between
-    uint32_t packets = 1;   ///< PSNs that it takes: length / path MTU, rounded up, at least 1
-    uint32_t length = 0;    ///< payload bytes of this segment
-    uint32_t immediate = 0; ///< immediate data (as the program gave it, network order) or R_Key
-    uint32_t msn = 0;       ///< kAck and responses
-    // RETH and AtomicETH
-    uint64_t remote_address = 0;
-    uint32_t rkey = 0;
-    uint32_t total_length = 0;  ///< RETH DMA length: of the whole message
-    uint64_t swap_or_add = 0;   ///< also the original value in kAtomicResponse
-    uint64_t compare = 0;
-    // DETH and GRH (transport kUd)
-    uint32_t qkey = 0;
-    uint32_t flow_label = 0;
-    uint8_t traffic_class = 0;
-    uint8_t hop_limit = 0;
-    GidType gid_type = GidType::kRoceV2;
-    bool has_grh = false;
-    Gid source_gid;
-    Gid dest_gid;
+  Operation operation{};
+  Transport transport{};
+  uint8_t syndrome = 0;  ///< kAck, kAtomicResponse, last kReadResponse
+  uint8_t service_level = 0;
+  uint16_t flags = 0;
+  uint16_t pkey = 0;
+  uint32_t dest_qpn = 0;
+  uint32_t src_qpn = 0;
+  uint32_t psn = 0;       ///< of its first packet
+  uint32_t base_psn = 0;  ///< PSN that the responder expects before it: differs from psn when direct accesses
+                          ///< used some in between
+  uint32_t packets = 1;   ///< PSNs that it takes: length / path MTU, rounded up, at least 1
+  uint32_t length = 0;    ///< payload bytes of this segment
+  uint32_t immediate = 0;  ///< immediate data (as the program gave it, network order) or R_Key
+  uint32_t msn = 0;        ///< kAck and responses
+  // RETH and AtomicETH
+  uint64_t remote_address = 0;
+  uint32_t rkey = 0;
+  uint32_t total_length = 0;  ///< RETH DMA length: of the whole message
+  uint64_t swap_or_add = 0;   ///< also the original value in kAtomicResponse
+  uint64_t compare = 0;
+  // DETH and GRH (transport kUd)
+  uint32_t qkey = 0;
+  uint32_t flow_label = 0;
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 0;
+  GidType gid_type = GidType::kRoceV2;
+  bool has_grh = false;
+  Gid source_gid;
+  Gid dest_gid;
 
-    bool has(SegmentFlag f) const { return (flags & f) != 0; }
+  bool has(SegmentFlag f) const { return (flags & f) != 0; }
 };
 
 /// A run of this process's memory.
 struct Piece {
-    void* base;
-    size_t length;
+  void* base;
+  size_t length;
 };
 
 /// Result of moving bytes between a payload and this process's memory.
@@ -104,10 +107,11 @@ enum class CopyResult : uint8_t { kDone, kSourceFault, kDestinationFault, kForbi
 
 /// The bytes of a received segment, wherever they lie. Valid only during the call that delivers it.
 class Payload {
-public:
-    virtual ~Payload() = default;
-    /// Puts bytes [offset, offset + sum of pieces) into `pieces`. Never touches anything else; faults are results.
-    virtual CopyResult copy_to(size_t offset, const Piece* pieces, uint32_t count) = 0;
+ public:
+  virtual ~Payload() = default;
+  /// Puts bytes [offset, offset + sum of pieces) into `pieces`. Never touches anything else; faults are
+  /// results.
+  virtual CopyResult copy_to(size_t offset, const Piece* pieces, uint32_t count) = 0;
 };
 
 }  // namespace verbatim::wire

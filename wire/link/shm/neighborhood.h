@@ -8,30 +8,33 @@
 
 namespace verbatim::wire {
 
-inline constexpr uint32_t kSlotsMax = 1024;  ///< processes of one user in one network namespace; slot 0 is the agent's
+inline constexpr uint32_t kSlotsMax =
+    1024;  ///< processes of one user in one network namespace; slot 0 is the agent's
 
-/// What one process gives another so that they can talk. The receiver of the handles owns the file descriptors.
+/// What one process gives another so that they can talk. The receiver of the handles owns the file
+/// descriptors.
 struct PeerHandles {
-    int published = -1;  ///< memfd, sealed against shrinking, growing and new writable mappings
-    int inbound = -1;    ///< memfd, sealed against shrinking and growing: the peer's inbound segment, writable
-    int wake = -1;       ///< eventfd: a write wakes the peer's engine thread
-    uint64_t generation = 0;  ///< of the slot; grows with every process that gets it
-    uint32_t pid = 0;         ///< in the asking process's pid namespace, 0 when it is not visible there
-    uint32_t primary_slot = 0;  ///< a process may own several slots; rings are named after its first
+  int published = -1;  ///< memfd, sealed against shrinking, growing and new writable mappings
+  int inbound = -1;    ///< memfd, sealed against shrinking and growing: the peer's inbound segment, writable
+  int wake = -1;       ///< eventfd: a write wakes the peer's engine thread
+  uint64_t generation = 0;    ///< of the slot; grows with every process that gets it
+  uint32_t pid = 0;           ///< in the asking process's pid namespace, 0 when it is not visible there
+  uint32_t primary_slot = 0;  ///< a process may own several slots; rings are named after its first
 };
 
 /// What the same-host link needs to know of the other processes; the agent's client answers. Thread safe.
 class Neighborhood {
-public:
-    virtual ~Neighborhood() = default;
-    /// The handles of the process that owns `slot`. Errors: ESRCH nobody has it; EAGAIN the agent is away just now.
-    virtual Expected<PeerHandles> introduce(uint32_t slot) = 0;
-    /// The generation of a slot's present owner, 0: nobody. Never blocks (reads shared memory).
-    virtual uint64_t slot_generation(uint32_t slot) const = 0;
-    /// True when `gid` is an address of this host. Never blocks.
-    virtual bool is_local(const Gid& gid) const = 0;
-    /// Primary slots of the processes that have joined `group`; at most `max`. Never blocks.
-    virtual uint32_t members(const Gid& group, uint32_t* slots, uint32_t max) const = 0;
+ public:
+  virtual ~Neighborhood() = default;
+  /// The handles of the process that owns `slot`. Errors: ESRCH nobody has it; EAGAIN the agent is away just
+  /// now.
+  virtual Expected<PeerHandles> introduce(uint32_t slot) = 0;
+  /// The generation of a slot's present owner, 0: nobody. Never blocks (reads shared memory).
+  virtual uint64_t slot_generation(uint32_t slot) const = 0;
+  /// True when `gid` is an address of this host. Never blocks.
+  virtual bool is_local(const Gid& gid) const = 0;
+  /// Primary slots of the processes that have joined `group`; at most `max`. Never blocks.
+  virtual uint32_t members(const Gid& group, uint32_t* slots, uint32_t max) const = 0;
 };
 
 }  // namespace verbatim::wire

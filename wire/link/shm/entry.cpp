@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#include "wire/link/shm/entry.h"
+
+#include <cstring>
+
+namespace verbatim::wire::shm {
+
+namespace {
+
+bool is_answer(Operation operation) {
+  return operation == Operation::kAck || operation == Operation::kReadResponse ||
+         operation == Operation::kAtomicResponse;
+}
+
+template <class T>
+void put(std::byte*& at, const T& value) {
+  std::memcpy(at, &value, sizeof value);
+  at += sizeof value;
+}
+
+template <class T>
+T take(const std::byte*& at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  at += sizeof value;
+  return value;
+}
+
+}  // namespace
+
+uint8_t form_of(const Segment& segment) {
+  uint8_t form = static_cast<uint8_t>(segment.transport);
+  if (segment.base_psn != segment.psn || segment.packets != 1) form |= kHasSequence;
+  switch (segment.operation) {
+    case Operation::kWrite:
+    case Operation::kReadRequest:
+      form |= kHasRemote;
+      break;
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd:
+      form |= kHasRemote | kHasAtomic;
+      break;
+    case Operation::kAtomicResponse:
+      form |= kHasAtomic;
+      break;
+    case Operation::kSend:
+    case Operation::kReadResponse:
+    case Operation::kAck:
+      break;
+  }
+  if (segment.transport == Transport::kUd) form |= kHasDatagram;
+  return form;
+}
+
+uint32_t head_bytes(uint8_t form) {
+  uint32_t bytes = sizeof(EntryHeader);
+  if (form & kHasSequence) bytes += sizeof(SequenceExt);
+  if (form & kHasRemote) bytes += sizeof(RemoteExt);
+  if (form & kHasAtomic) bytes += sizeof(AtomicExt);
+  if (form & kHasDatagram) bytes += sizeof(DatagramExt);
+  return bytes;
+}
+
+void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
+  EntryHeader header;
+  header.slots = slots;
+  header.operation = static_cast<uint8_t>(s.operation);
+  header.form = form;
+  header.flags = s.flags;
+  header.syndrome = s.syndrome;
+  header.service_level = s.service_level;
+  header.dest_qpn = s.dest_qpn;
+  header.src_qpn = s.src_qpn;
+  header.psn = s.psn;
+  header.length = s.length;
+  header.immediate = is_answer(s.operation) ? s.msn : s.immediate;
+  std::memcpy(at + sizeof header.stamp, &header.slots, sizeof header - sizeof header.stamp);
+  at += sizeof header;
+  if (form & kHasSequence) put(at, SequenceExt{s.base_psn, s.packets, {0, 0}});
+  if (form & kHasRemote) put(at, RemoteExt{s.remote_address, s.rkey, s.total_length});
+  if (form & kHasAtomic) put(at, AtomicExt{s.swap_or_add, s.compare});
+  if (form & kHasDatagram)
+    put(at, DatagramExt{s.qkey, s.flow_label, s.traffic_class, s.hop_limit, static_cast<uint8_t>(s.gid_type),
+                        s.has_grh, 0, s.source_gid, s.dest_gid});
+}
+
+bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
+  const uint8_t transport = header.form & kTransportMask;
+  if (header.operation > static_cast<uint8_t>(Operation::kAck) ||
+      transport > static_cast<uint8_t>(Transport::kUd))
+    return false;
+  s.operation = static_cast<Operation>(header.operation);
+  s.transport = static_cast<Transport>(transport);
+  s.flags = header.flags;
+  s.syndrome = header.syndrome;
+  s.service_level = header.service_level;
+  s.pkey = 0xffff;
+  s.dest_qpn = header.dest_qpn & 0xffffff;
+  s.src_qpn = header.src_qpn & 0xffffff;
+  s.psn = s.base_psn = header.psn & kPsnMask;
+  s.packets = 1;
+  s.length = s.total_length = header.length;
+  (is_answer(s.operation) ? s.msn : s.immediate) = header.immediate;
+  at += sizeof header;
+  if (header.form & kHasSequence) {
+    const auto ext = take<SequenceExt>(at);
+    s.base_psn = ext.base_psn & kPsnMask;
+    s.packets = ext.packets;
+  }
+  if (header.form & kHasRemote) {
+    const auto ext = take<RemoteExt>(at);
+    s.remote_address = ext.address;
+    s.rkey = ext.rkey;
+    s.total_length = ext.total_length;
+  }
+  if (header.form & kHasAtomic) {
+    const auto ext = take<AtomicExt>(at);
+    s.swap_or_add = ext.swap_or_add;
+    s.compare = ext.compare;
+  }
+  if (header.form & kHasDatagram) {
+    const auto ext = take<DatagramExt>(at);
+    s.qkey = ext.qkey;
+    s.flow_label = ext.flow_label;
+    s.traffic_class = ext.traffic_class;
+    s.hop_limit = ext.hop_limit;
+    s.gid_type = ext.gid_type == static_cast<uint8_t>(GidType::kRoceV1) ? GidType::kRoceV1 : GidType::kRoceV2;
+    s.has_grh = ext.has_grh != 0;
+    s.source_gid = ext.source_gid;
+    s.dest_gid = ext.dest_gid;
+  }
+  return true;
+}
+
+}  // namespace verbatim::wire::shm

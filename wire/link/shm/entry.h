@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/link/segment.h"
+#include "wire/link/shm/layout.h"
+
+namespace verbatim::wire::shm {
+
+/// How a segment lies in a ring: a 32-byte header, the extensions it needs, the payload (or, when pulled, the
+/// list of where it lies). An entry of `length` up to 32 bytes without extensions takes one slot.
+struct EntryHeader {
+  uint32_t stamp;
+  uint16_t slots;
+  uint8_t operation;  ///< Operation, or kPad
+  uint8_t form;       ///< EntryForm bits and the transport
+  uint16_t flags;
+  uint8_t syndrome;
+  uint8_t service_level;
+  uint32_t dest_qpn;
+  uint32_t src_qpn;
+  uint32_t psn;
+  uint32_t length;
+  uint32_t immediate;  ///< MSN in answers
+};
+static_assert(sizeof(EntryHeader) == 32);
+
+inline constexpr uint8_t kPad = 0xff;
+
+enum EntryForm : uint8_t {
+  kTransportMask = 0x03,
+  kHasSequence = 0x04,
+  kHasRemote = 0x08,
+  kHasAtomic = 0x10,
+  kHasDatagram = 0x20,
+  kPulled = 0x40,
+};
+
+struct SequenceExt {
+  uint32_t base_psn, packets, reserved[2];
+};
+struct RemoteExt {
+  uint64_t address;
+  uint32_t rkey, total_length;
+};
+struct AtomicExt {
+  uint64_t swap_or_add, compare;
+};
+struct DatagramExt {
+  uint32_t qkey, flow_label;
+  uint8_t traffic_class, hop_limit, gid_type, has_grh;
+  uint32_t reserved;
+  Gid source_gid, dest_gid;
+};
+static_assert(sizeof(SequenceExt) == 16 && sizeof(RemoteExt) == 16 && sizeof(AtomicExt) == 16 &&
+              sizeof(DatagramExt) == 48);
+
+/// A piece of the sender's memory in a pulled entry.
+struct PulledPiece {
+  uint64_t address, length;
+};
+
+/// Which extensions a segment needs.
+uint8_t form_of(const Segment& segment);
+/// Bytes of header and extensions of an entry of this form.
+uint32_t head_bytes(uint8_t form);
+/// Writes everything but the stamp; `at` has room for head_bytes(form).
+void write_head(const Segment& segment, uint8_t form, uint16_t slots, std::byte* at);
+/// Reads an entry's head out of memory that a peer may change meanwhile; `header` is the private copy of its
+/// first 32 bytes. The fields are checked for sense, not for truth: false when they have none.
+bool read_head(const EntryHeader& header, const std::byte* at, Segment& segment);
+
+}  // namespace verbatim::wire::shm

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "wire/link/shm/ring.h"
+
+#include <cstring>
+
+namespace verbatim::wire::shm {
+
+namespace {
+
+constexpr uint32_t kUsable = kRingSlots - 1;  ///< the slot behind the last entry stays clear
+
+}  // namespace
+
+uint32_t RingWriter::slots_free() {
+  const uint32_t used = tail_ - seen_head_;
+  return used > kUsable ? 0 : kUsable - used;
+}
+
+bool RingWriter::has_room(uint32_t count) {
+  const uint32_t to_end = kRingSlots - tail_ % kRingSlots;
+  const uint32_t needed = count > to_end ? to_end + count : count;
+  if (slots_free() >= needed) return true;
+  const uint32_t head = control_->head.load(std::memory_order_seq_cst);
+  // A consumer that claims to have read more than was written, or less than before, is not believed.
+  if (tail_ - head <= kRingSlots && head - seen_head_ <= kRingSlots) seen_head_ = head;
+  return slots_free() >= needed;
+}
+
+bool RingWriter::ask_for_room(uint32_t count) {
+  control_->wants_room.store(1, std::memory_order_seq_cst);
+  return has_room(count);
+}
+
+std::byte* RingWriter::reserve(uint32_t count) {
+  if (!has_room(count)) return nullptr;
+  const uint32_t at = tail_ % kRingSlots;
+  const uint32_t to_end = kRingSlots - at;
+  if (count > to_end) {
+    EntryHeader pad{};
+    pad.slots = static_cast<uint16_t>(to_end);
+    pad.operation = kPad;
+    std::memcpy(slots_[at].rest, &pad.slots, sizeof pad - sizeof pad.stamp);
+    publish(to_end);
+  }
+  return reinterpret_cast<std::byte*>(&slots_[tail_ % kRingSlots]);
+}
+
+void RingWriter::publish(uint32_t count) {
+  slots_[(tail_ + count) % kRingSlots].stamp.store(0, std::memory_order_relaxed);
+  slots_[tail_ % kRingSlots].stamp.store(stamp_of(tail_), std::memory_order_release);
+  tail_ += count;
+}
+
+RingReader::Next RingReader::next(EntryHeader& header, const std::byte*& memory, uint32_t& bytes) {
+  for (int pads = 0; pads < 2; pads++) {
+    const uint32_t at = head_ % kRingSlots;
+    if (!pending()) return Next::kNone;
+    header.stamp = stamp_of(head_);
+    std::memcpy(&header.slots, slots_[at].rest, sizeof header - sizeof header.stamp);
+    if (header.slots == 0 || header.slots > kRingSlots - at) return Next::kBroken;
+    if (header.operation != kPad) {
+      memory = reinterpret_cast<const std::byte*>(&slots_[at]);
+      bytes = header.slots * kSlotBytes;
+      return Next::kEntry;
+    }
+    head_ += header.slots;  // its room is published with the entry that follows
+  }
+  return Next::kBroken;  // no sender pads twice in a row
+}
+
+bool RingReader::consume(const EntryHeader& header) {
+  head_ += header.slots;
+  return head_ - published_head_ >= kPublishEvery && publish_head();
+}
+
+bool RingReader::publish_head() {
+  if (published_head_ == head_) return false;
+  published_head_ = head_;
+  control_->head.store(head_, std::memory_order_seq_cst);
+  return control_->wants_room.load(std::memory_order_seq_cst) != 0 && control_->wants_room.exchange(0) != 0;
+}
+
+}  // namespace verbatim::wire::shm

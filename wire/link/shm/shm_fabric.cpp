@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+#include "wire/link/shm/shm_fabric.h"
+
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "wire/link/shm/cross_memory.h"
+#include "wire/link/shm/payloads.h"
+
+namespace verbatim::wire::shm {
+
+namespace {
+
+constexpr uint64_t kIntroductionRetryNs = 20'000'000;
+constexpr uint64_t kAccessWaitMaxNs =
+    10'000'000'000;  ///< a live peer that counts for longer has broken its counters
+
+}  // namespace
+
+Expected<std::unique_ptr<ShmFabric>> ShmFabric::create(size_t published_bytes, const Clock& clock) {
+  std::unique_ptr<ShmFabric> made(new ShmFabric(clock));
+  auto published =
+      SharedFile::create("verbatim-published", kPage + published_bytes, SharedFile::Peers::kRead);
+  if (!published) return published.error();
+  auto inbound = SharedFile::create("verbatim-inbound", sizeof(Inbound), SharedFile::Peers::kWrite);
+  if (!inbound) return inbound.error();
+  made->published_ = std::move(*published);
+  made->inbound_ = std::move(*inbound);
+  if (!made->inbound_.lock_as_owner())
+    return Error{errno, "the owner's lock on shared memory could not be taken"};
+  made->wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (made->wake_ < 0) return Error{errno, "no event descriptor could be made"};
+  if (getrandom(&made->nonce_, sizeof made->nonce_, 0) != sizeof made->nonce_) made->nonce_ = clock.now_ns();
+  consent_to_peers();
+  PublishedPrefix& prefix = made->prefix();
+  prefix.probe_address = reinterpret_cast<uint64_t>(&made->nonce_);
+  prefix.probe_nonce = made->nonce_;
+  prefix.magic = PublishedPrefix::kMagic;
+  made->inbound().header.magic = InboundHeader::kMagic;
+  return made;
+}
+
+ShmFabric::~ShmFabric() {
+  if (wake_ >= 0) close(wake_);
+}
+
+PeerHandles ShmFabric::handles() const {
+  PeerHandles handles;
+  handles.published = published_.file();
+  handles.inbound = inbound_.file();
+  handles.wake = wake_;
+  return handles;
+}
+
+void ShmFabric::attach(Neighborhood& neighborhood, uint32_t slot, uint64_t generation) {
+  neighborhood_ = &neighborhood;
+  self_ = {slot, generation, cross_memory_wanted(), &busy_channels_};
+  prefix().slot = slot;
+  prefix().generation = generation;
+  add_own_slot(slot);
+}
+
+void ShmFabric::set_receiver(Receiver& receiver) {
+  loopback_ =
+      std::make_unique<LoopbackChannel>(receiver, published(), prefix(), inbound().access[self_.slot]);
+}
+
+void ShmFabric::add_own_slot(uint32_t slot) { own_slots_[slot / 64].fetch_or(1ull << (slot % 64)); }
+
+Channel* ShmFabric::channel(const Gid& dest, uint32_t dest_qpn) {
+  if (!neighborhood_->is_local(dest)) return nullptr;
+  const uint32_t slot = dest_qpn >> 14 & (kSlotsMax - 1);
+  return is_own(slot) ? static_cast<Channel*>(loopback_.get()) : peer(slot);
+}
+
+uint32_t ShmFabric::multicast(const Gid& group, Channel** out, uint32_t max) {
+  uint32_t slots[kSlotsMax];
+  const uint32_t count = neighborhood_->members(group, slots, kSlotsMax);
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < count && made < max; i++) {
+    Channel* way = is_own(slots[i]) ? static_cast<Channel*>(loopback_.get()) : peer(slots[i]);
+    if (way) out[made++] = way;
+  }
+  return made;
+}
+
+PeerChannel* ShmFabric::peer(uint32_t slot) {
+  PeerChannel* known = peers_[slot].load(std::memory_order_acquire);
+  const uint64_t generation = neighborhood_->slot_generation(slot);
+  if (known && !known->dead() && (known->slot() != slot || known->generation() == generation)) return known;
+  if (slot == 0 || generation == 0) return nullptr;
+  return introduce(slot);
+}
+
+PeerChannel* ShmFabric::introduce(uint32_t slot) {
+  std::lock_guard<std::mutex> hold(peers_lock_);
+  PeerChannel* known = peers_[slot].load(std::memory_order_acquire);
+  const uint64_t now = clock_.now_ns();
+  if (known && !known->dead() && known->generation() == neighborhood_->slot_generation(known->slot()))
+    return known;
+  if (now < retry_at_ns_[slot]) return nullptr;
+  retry_at_ns_[slot] = now + kIntroductionRetryNs;
+  Expected<PeerHandles> handles = neighborhood_->introduce(slot);
+  if (!handles || handles->primary_slot >= kSlotsMax) return nullptr;
+  auto opened = PeerChannel::open(self_, *handles, published_.bytes());
+  if (!opened) return nullptr;
+  retry_at_ns_[slot] = 0;
+  all_.push_back(std::move(*opened));
+  PeerChannel* made = all_.back().get();
+  peers_[made->slot()].store(made, std::memory_order_release);
+  peers_[slot].store(made, std::memory_order_release);
+  return made;
+}
+
+uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
+  if (!poll_lock_.try_lock()) return 0;
+  if (inbound().header.changes.load(std::memory_order_acquire) != seen_changes_ || senders_incomplete_)
+    refresh_senders();
+  uint32_t done = 0;
+  for (size_t i = 0; i < senders_.size(); i++) done += drain(*senders_[i], receiver, budget);
+  if (busy_channels_.load(std::memory_order_relaxed) != 0) tell_room(receiver);
+  poll_lock_.unlock();
+  return done;
+}
+
+bool ShmFabric::pending() const {
+  if (inbound().header.changes.load(std::memory_order_acquire) != seen_changes_) return true;
+  for (const auto& sender : senders_)
+    if (!sender->channel->dead() && sender->reader.pending()) return true;
+  return false;
+}
+
+void ShmFabric::tell_room(Receiver& receiver) {
+  std::vector<PeerChannel*> roomy;
+  {
+    std::lock_guard<std::mutex> hold(peers_lock_);
+    for (const auto& channel : all_)
+      if (channel->room_again()) roomy.push_back(channel.get());
+  }
+  for (PeerChannel* channel : roomy) receiver.on_room(*channel);
+}
+
+uint32_t ShmFabric::drain(Sender& sender, Receiver& receiver, uint32_t budget) {
+  uint32_t done = 0;
+  bool wake = false, drained = false;
+  while (done < budget && !sender.channel->dead()) {
+    EntryHeader header;
+    const std::byte* memory = nullptr;
+    uint32_t bytes = 0;
+    const RingReader::Next next = sender.reader.next(header, memory, bytes);
+    drained = next == RingReader::Next::kNone;
+    if (drained) break;
+    if (next == RingReader::Next::kBroken || !deliver(sender, receiver, header, memory, bytes)) {
+      sender.channel->die();
+      receiver.on_gone(*sender.channel);
+      break;
+    }
+    wake |= sender.reader.consume(header);
+    done++;
+  }
+  if (drained && done > 0) wake |= sender.reader.publish_head();
+  if (wake) sender.channel->nudge();
+  return done;
+}
+
+// False: the entry is not one that this version writes.
+bool ShmFabric::deliver(Sender& sender, Receiver& receiver, const EntryHeader& header,
+                        const std::byte* memory, uint32_t bytes) {
+  const uint32_t head = head_bytes(header.form);
+  Segment segment;
+  if (head > bytes || !read_head(header, memory, segment)) return false;
+  if (!(header.form & kPulled)) {
+    const size_t payload = segment.has(kPlaced) ? 0 : segment.length;
+    if (payload > bytes - head) return false;
+    FlatPayload flat(memory + head, payload);
+    receiver.on_segment(*sender.channel, segment, flat, nullptr);
+    return true;
+  }
+  Piece there[kPiecesMax];
+  uint32_t count = 0;
+  uint64_t sum = 0;
+  for (uint32_t at = head; sum < segment.length; at += sizeof(PulledPiece)) {
+    PulledPiece piece;
+    if (at + sizeof piece > bytes || count == kPiecesMax) return false;
+    std::memcpy(&piece, memory + at, sizeof piece);
+    if (piece.length > segment.length - sum) return false;
+    there[count++] = {reinterpret_cast<void*>(piece.address), piece.length};
+    sum += piece.length;
+  }
+  PulledPayload pulled(*sender.channel, there, count);
+  receiver.on_segment(*sender.channel, segment, pulled, nullptr);
+  return true;
+}
+
+// With the poll lock held: meets those that have begun to send since the last look.
+void ShmFabric::refresh_senders() {
+  seen_changes_ = inbound().header.changes.load(std::memory_order_acquire);
+  senders_incomplete_ = false;
+  for (uint32_t slot = 1; slot < kSlotsMax; slot++) {
+    if (!(inbound().header.senders[slot / 64].load(std::memory_order_relaxed) >> (slot % 64) & 1)) continue;
+    RingControl& control = inbound().controls[slot];
+    const uint64_t owner = control.owner.load(std::memory_order_acquire);
+    const auto known =
+        std::find_if(senders_.begin(), senders_.end(), [&](const auto& s) { return s->slot == slot; });
+    if (owner == 0 || known != senders_.end()) continue;
+    PeerChannel* channel = peer(slot);
+    if (!channel || channel->generation() != owner) {
+      senders_incomplete_ = true;
+      continue;
+    }
+    senders_.push_back(
+        std::make_unique<Sender>(Sender{slot, owner, channel, RingReader(inbound().rings[slot], &control)}));
+  }
+}
+
+bool ShmFabric::want_wake(bool on) {
+  std::atomic<uint32_t>& attention = inbound().header.attention;
+  if ((attention.load(std::memory_order_relaxed) != 0) == on) return on;
+  return attention.exchange(on ? 1 : 0, std::memory_order_seq_cst) != 0;
+}
+
+void ShmFabric::drop_sender(uint32_t slot) {
+  std::erase_if(senders_, [&](const auto& sender) { return sender->slot == slot; });
+  inbound().header.senders[slot / 64].fetch_and(~(1ull << (slot % 64)));
+  clear_ring(slot);
+}
+
+// Back to zero, so that the slot's next owner finds a ring as new. The owner word is freed last.
+void ShmFabric::clear_ring(uint32_t slot) {
+  RingControl& control = inbound().controls[slot];
+  inbound_.punch(static_cast<size_t>(reinterpret_cast<std::byte*>(&inbound().rings[slot]) - inbound_.data()),
+                 sizeof inbound().rings[slot]);
+  control.head.store(0);
+  control.wants_room.store(0);
+  for (auto& count : inbound().access[slot].count) count.store(0);
+  control.owner.store(0, std::memory_order_release);
+}
+
+// With the poll lock held.
+void ShmFabric::bury(uint32_t slot, uint64_t generation, Receiver& receiver) {
+  PeerChannel* channel = peers_[slot].load(std::memory_order_acquire);
+  const bool known = channel && channel->slot() == slot && channel->generation() == generation;
+  if (known) channel->die();
+  if (inbound().controls[slot].owner.load(std::memory_order_acquire) == generation) drop_sender(slot);
+  if (known) receiver.on_gone(*channel);
+}
+
+void ShmFabric::peer_gone(uint32_t slot, uint64_t generation, Receiver& receiver) {
+  if (slot == 0 || slot >= kSlotsMax || is_own(slot)) return;
+  std::lock_guard<SpinLock> hold(poll_lock_);
+  bury(slot, generation, receiver);
+}
+
+void ShmFabric::sweep(Receiver& receiver) {
+  std::lock_guard<SpinLock> hold(poll_lock_);
+  std::vector<std::pair<uint32_t, uint64_t>> gone;
+  for (const auto& sender : senders_)
+    if (!sender->channel->alive() && !owner_lives(sender->slot))
+      gone.emplace_back(sender->slot, sender->generation);
+  for (const auto& [slot, generation] : gone) bury(slot, generation, receiver);
+}
+
+// A channel may be dead because its peer broke the format: its process still holds the ring then.
+bool ShmFabric::owner_lives(uint32_t slot) {
+  PeerChannel* channel = peers_[slot].load(std::memory_order_acquire);
+  return channel && channel->process_lives();
+}
+
+bool ShmFabric::counters_clear(uint32_t side, bool look_for_dead) {
+  if (inbound().access[self_.slot].count[side].load(std::memory_order_seq_cst) != 0) return false;
+  for (uint32_t word = 0; word < kSlotsMax / 64; word++)
+    for (uint64_t bits = inbound().header.senders[word].load(std::memory_order_seq_cst); bits != 0;
+         bits &= bits - 1) {
+      const uint32_t slot = word * 64 + static_cast<uint32_t>(__builtin_ctzll(bits));
+      std::atomic<uint32_t>& count = inbound().access[slot].count[side];
+      if (count.load(std::memory_order_seq_cst) == 0) continue;
+      if (!look_for_dead || owner_lives(slot)) return false;
+      count.store(0, std::memory_order_relaxed);
+    }
+  return true;
+}
+
+void ShmFabric::wait_for_peers() {
+  constexpr int kSpinsBeforeLooking = 500;
+  std::lock_guard<std::mutex> one_waiter(epoch_lock_);
+  for (int round = 0; round < 2; round++) {
+    const uint32_t old = prefix().access_epoch.fetch_add(1, std::memory_order_seq_cst) & 1;
+    uint64_t began = 0;
+    for (int spins = 1; !counters_clear(old, spins % kSpinsBeforeLooking == 0); spins++) {
+      sched_yield();
+      if (spins % kSpinsBeforeLooking != 0) continue;
+      if (began == 0) began = clock_.now_ns();
+      if (clock_.now_ns() - began > kAccessWaitMaxNs) break;
+    }
+  }
+}
+
+void ShmFabric::after_fork_child() {
+  for (const auto& channel : all_) channel->abandon();
+  published_.abandon();
+  inbound_.abandon();
+  wake_ = -1;
+}
+
+}  // namespace verbatim::wire::shm

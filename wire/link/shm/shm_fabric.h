@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "wire/link/channel.h"
+#include "wire/link/shm/loopback_channel.h"
+#include "wire/link/shm/neighborhood.h"
+#include "wire/link/shm/peer_channel.h"
+
+namespace verbatim::wire::shm {
+
+/// All processes of this host that one user runs in one network namespace, this one included.
+///
+/// Life: create, hand `handles` to the agent, attach with what the agent gave, set the receiver, use.
+class ShmFabric final : public Fabric {
+ public:
+  /// `published_bytes`: of the engine's tables. Errors: ENOMEM, EMFILE and the like.
+  static Expected<std::unique_ptr<ShmFabric>> create(size_t published_bytes, const Clock& clock);
+  ~ShmFabric() override;
+
+  /// The descriptors that peers get; they stay this object's.
+  PeerHandles handles() const;
+  int wake_fd() const { return wake_; }
+  /// The agent has given this process a slot. Before any other use.
+  void attach(Neighborhood& neighborhood, uint32_t slot, uint64_t generation);
+  void set_receiver(Receiver& receiver);
+  /// Numbers of a further slot belong to this process as well.
+  void add_own_slot(uint32_t slot);
+  /// The agent says that a process has gone. Its channel dies; its ring here is cleared.
+  void peer_gone(uint32_t slot, uint64_t generation, Receiver& receiver);
+  /// Buries peers that died without a word from the agent. A few system calls per peer.
+  void sweep(Receiver& receiver);
+  /// In a forked child: forgets everything without touching what the parent uses.
+  void after_fork_child();
+
+  Channel* channel(const Gid& dest, uint32_t dest_qpn) override;
+  uint32_t multicast(const Gid& group, Channel** out, uint32_t max) override;
+  uint32_t poll(Receiver& receiver, uint32_t budget) override;
+  bool pending() const override;
+  bool want_wake(bool on) override;
+  void wait_for_peers() override;
+  std::byte* published() override { return published_.data() + kPage; }
+  size_t published_bytes() const override { return published_.bytes() - kPage; }
+
+ private:
+  struct Sender {
+    uint32_t slot;
+    uint64_t generation;
+    PeerChannel* channel;
+    RingReader reader;
+  };
+  explicit ShmFabric(const Clock& clock) : clock_(clock) {}
+
+  Inbound& inbound() const { return *reinterpret_cast<Inbound*>(inbound_.data()); }
+  PublishedPrefix& prefix() const { return *reinterpret_cast<PublishedPrefix*>(published_.data()); }
+  PeerChannel* peer(uint32_t slot);
+  PeerChannel* introduce(uint32_t slot);
+  bool is_own(uint32_t slot) const {
+    return own_slots_[slot / 64].load(std::memory_order_relaxed) >> (slot % 64) & 1;
+  }
+
+  void refresh_senders();
+  uint32_t drain(Sender& sender, Receiver& receiver, uint32_t budget);
+  bool deliver(Sender& sender, Receiver& receiver, const EntryHeader& header, const std::byte* memory,
+               uint32_t bytes);
+  void drop_sender(uint32_t slot);
+  void clear_ring(uint32_t slot);
+  void bury(uint32_t slot, uint64_t generation, Receiver& receiver);
+  void tell_room(Receiver& receiver);
+  bool counters_clear(uint32_t side, bool look_for_dead);
+  bool owner_lives(uint32_t slot);
+
+  const Clock& clock_;
+  SharedFile published_, inbound_;
+  int wake_ = -1;
+  uint64_t nonce_ = 0;
+  Neighborhood* neighborhood_ = nullptr;
+  Self self_;
+  std::array<std::atomic<uint64_t>, kSlotsMax / 64> own_slots_{};
+  std::unique_ptr<LoopbackChannel> loopback_;
+
+  std::mutex peers_lock_;
+  std::array<std::atomic<PeerChannel*>, kSlotsMax>
+      peers_{};                                    ///< by primary slot: the present owner's channel
+  std::map<uint32_t, uint32_t> primary_of_;        ///< further slots of peers
+  std::vector<std::unique_ptr<PeerChannel>> all_;  ///< dead ones too
+  std::array<uint64_t, kSlotsMax> retry_at_ns_{};
+
+  SpinLock poll_lock_;
+  std::vector<std::unique_ptr<Sender>> senders_;
+  uint32_t seen_changes_ = 0;
+  bool senders_incomplete_ = false;
+  std::atomic<uint32_t> busy_channels_{0};
+  std::mutex epoch_lock_;
+};
+
+}  // namespace verbatim::wire::shm
