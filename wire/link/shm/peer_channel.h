@@ -50,7 +50,7 @@ class PeerChannel final : public Channel {
   /// The peer has gone, or broke the format: from now on everything is unreachable.
   void die() { dead_.store(true, std::memory_order_release); }
   /// The process itself, whatever became of this channel. One system call.
-  bool process_lives() const { return inbound_.owner_lives(); }
+  bool process_lives() const;
   bool dead() const { return dead_.load(std::memory_order_acquire); }
   /// The peer refused by the kernel to have its memory read: say so once and for all.
   void forbid_cross_memory() { cross_.store(false, std::memory_order_relaxed); }
