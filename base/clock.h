@@ -7,16 +7,16 @@ namespace verbatim {
 
 /// Source of time for everything below the C edge, so that a simulated world can supply its own.
 class Clock {
-public:
-    virtual ~Clock() = default;
-    /// Monotonic nanoseconds. Thread safe.
-    virtual uint64_t now_ns() const = 0;
+ public:
+  virtual ~Clock() = default;
+  /// Monotonic nanoseconds. Thread safe.
+  virtual uint64_t now_ns() const = 0;
 };
 
 /// CLOCK_MONOTONIC.
 class SystemClock final : public Clock {
-public:
-    uint64_t now_ns() const override;
+ public:
+  uint64_t now_ns() const override;
 };
 
 /// An instant that never comes.

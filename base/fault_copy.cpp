@@ -15,8 +15,8 @@
 
 #if defined(__x86_64__)
 // The only instructions here that touch a program's buffers. A fault between verbatim_guarded_begin and
-// verbatim_guarded_end goes on at verbatim_guarded_fault. All are leaf code without stack use, so that the return
-// address is on top of the stack wherever the fault happens.
+// verbatim_guarded_end goes on at verbatim_guarded_fault. All are leaf code without stack use, so that the
+// return address is on top of the stack wherever the fault happens.
 asm(R"(
     .text
     .p2align 6
@@ -117,24 +117,26 @@ std::atomic<bool> guarded{false};
 
 // Copies through the kernel, which reports a bad address instead of raising a signal.
 bool kernel_copy(void* to, const void* from, size_t length) {
-    while (length > 0) {
-        const iovec here{to, length}, there{const_cast<void*>(from), length};
-        const ssize_t moved = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
-        if (moved <= 0) return false;
-        to = static_cast<char*>(to) + moved;
-        from = static_cast<const char*>(from) + moved;
-        length -= static_cast<size_t>(moved);
-    }
-    return true;
+  while (length > 0) {
+    const iovec here{to, length}, there{const_cast<void*>(from), length};
+    const ssize_t moved = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    if (moved <= 0) return false;
+    to = static_cast<char*>(to) + moved;
+    from = static_cast<const char*>(from) + moved;
+    length -= static_cast<size_t>(moved);
+  }
+  return true;
 }
 
 // True when the word can be read and written just now.
 bool kernel_probe(uint64_t* word) {
-    uint64_t value;
-    if (!kernel_copy(&value, word, sizeof value)) return false;
-    // futex(FUTEX_WAKE_OP) updates a word in the kernel, atomically, and reports EFAULT: adding 0 changes nothing.
-    uint32_t dummy = 0;
-    return syscall(SYS_futex, &dummy, FUTEX_WAKE_OP, 0, 0, word, FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0;
+  uint64_t value;
+  if (!kernel_copy(&value, word, sizeof value)) return false;
+  // futex(FUTEX_WAKE_OP) updates a word in the kernel, atomically, and reports EFAULT: adding 0 changes
+  // nothing.
+  uint32_t dummy = 0;
+  return syscall(SYS_futex, &dummy, FUTEX_WAKE_OP, 0, 0, word,
+                 FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0;
 }
 
 #if defined(__x86_64__)
@@ -142,32 +144,32 @@ bool kernel_probe(uint64_t* word) {
 struct sigaction earlier_segv, earlier_bus;
 
 void pass_on(int signal, siginfo_t* info, void* context) {
-    const struct sigaction& earlier = signal == SIGBUS ? earlier_bus : earlier_segv;
-    if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(signal, info, context);
-    if (earlier.sa_handler == SIG_DFL || earlier.sa_handler == SIG_IGN) {
-        // The instruction faults again on return, and then meets the default.
-        struct sigaction plain {};
-        plain.sa_handler = SIG_DFL;
-        sigaction(signal, &plain, nullptr);
-        if (info->si_code <= 0) raise(signal);  // sent by somebody: there is no instruction to fault again
-        return;
-    }
-    earlier.sa_handler(signal);
+  const struct sigaction& earlier = signal == SIGBUS ? earlier_bus : earlier_segv;
+  if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(signal, info, context);
+  if (earlier.sa_handler == SIG_DFL || earlier.sa_handler == SIG_IGN) {
+    // The instruction faults again on return, and then meets the default.
+    struct sigaction plain {};
+    plain.sa_handler = SIG_DFL;
+    sigaction(signal, &plain, nullptr);
+    if (info->si_code <= 0) raise(signal);  // sent by somebody: there is no instruction to fault again
+    return;
+  }
+  earlier.sa_handler(signal);
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
-    auto& pc = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
-    const char* at = reinterpret_cast<const char*>(pc);
-    if (info->si_code > 0 && at >= verbatim_guarded_begin && at < verbatim_guarded_end) {
-        pc = reinterpret_cast<greg_t>(verbatim_guarded_fault);
-        return;
-    }
-    pass_on(signal, info, context);
+  auto& pc = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+  const char* at = reinterpret_cast<const char*>(pc);
+  if (info->si_code > 0 && at >= verbatim_guarded_begin && at < verbatim_guarded_end) {
+    pc = reinterpret_cast<greg_t>(verbatim_guarded_fault);
+    return;
+  }
+  pass_on(signal, info, context);
 }
 
 bool ours(int signal) {
-    struct sigaction now {};
-    return sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault;
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault;
 }
 
 #endif
@@ -176,47 +178,48 @@ bool ours(int signal) {
 
 void install_fault_guard() {
 #if defined(__x86_64__)
-    static std::once_flag once;
-    std::call_once(once, [] {
-        struct sigaction action {};
-        action.sa_sigaction = on_fault;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-        sigemptyset(&action.sa_mask);
-        guarded = sigaction(SIGSEGV, &action, &earlier_segv) == 0 && sigaction(SIGBUS, &action, &earlier_bus) == 0;
-    });
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    guarded =
+        sigaction(SIGSEGV, &action, &earlier_segv) == 0 && sigaction(SIGBUS, &action, &earlier_bus) == 0;
+  });
 #endif
 }
 
 void refresh_fault_guard() {
 #if defined(__x86_64__)
-    guarded.store(ours(SIGSEGV) && ours(SIGBUS), std::memory_order_relaxed);
+  guarded.store(ours(SIGSEGV) && ours(SIGBUS), std::memory_order_relaxed);
 #endif
 }
 
 bool fault_copy(void* to, const void* from, size_t length) {
 #if defined(__x86_64__)
-    if (guarded.load(std::memory_order_relaxed)) return verbatim_guarded_copy(to, from, length) != 0;
+  if (guarded.load(std::memory_order_relaxed)) return verbatim_guarded_copy(to, from, length) != 0;
 #endif
-    return kernel_copy(to, from, length);
+  return kernel_copy(to, from, length);
 }
 
 bool fault_fetch_add(uint64_t* address, uint64_t add, uint64_t* old) {
 #if defined(__x86_64__)
-    if (guarded.load(std::memory_order_relaxed)) return verbatim_guarded_add(address, add, old) != 0;
+  if (guarded.load(std::memory_order_relaxed)) return verbatim_guarded_add(address, add, old) != 0;
 #endif
-    if (!kernel_probe(address)) return false;
-    *old = __atomic_fetch_add(address, add, __ATOMIC_SEQ_CST);
-    return true;
+  if (!kernel_probe(address)) return false;
+  *old = __atomic_fetch_add(address, add, __ATOMIC_SEQ_CST);
+  return true;
 }
 
 bool fault_compare_swap(uint64_t* address, uint64_t compare, uint64_t swap, uint64_t* old) {
 #if defined(__x86_64__)
-    if (guarded.load(std::memory_order_relaxed)) return verbatim_guarded_swap(address, compare, swap, old) != 0;
+  if (guarded.load(std::memory_order_relaxed)) return verbatim_guarded_swap(address, compare, swap, old) != 0;
 #endif
-    if (!kernel_probe(address)) return false;
-    *old = compare;
-    __atomic_compare_exchange_n(address, old, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return true;
+  if (!kernel_probe(address)) return false;
+  *old = compare;
+  __atomic_compare_exchange_n(address, old, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return true;
 }
 
 }  // namespace verbatim

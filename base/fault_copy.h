@@ -6,27 +6,29 @@
 
 namespace verbatim {
 
-/// Copies between memory of this process where either side may be a program's buffer that is no longer mapped.
+/// Copies between memory of this process where either side may be a program's buffer that is no longer
+/// mapped.
 ///
 /// A device reports a bad buffer as an error completion; a plain memcpy would kill the program. The copy runs
-/// in a known range of instructions; a SIGSEGV/SIGBUS handler that was installed by `install_fault_guard` turns a
-/// fault there into a false result and hands every other fault to the handler that was there before.
-/// Where the program has put its own handler in the place since (checked by `refresh_fault_guard`), the kernel
-/// does the copy instead (process_vm_readv on ourselves): slower, equally safe.
+/// in a known range of instructions; a SIGSEGV/SIGBUS handler that was installed by `install_fault_guard`
+/// turns a fault there into a false result and hands every other fault to the handler that was there before.
+/// Where the program has put its own handler in the place since (checked by `refresh_fault_guard`), the
+/// kernel does the copy instead (process_vm_readv on ourselves): slower, equally safe.
 ///
 /// All functions are thread safe and async-signal-safe, except install/refresh which take a lock.
 
 /// Installs the handlers once per process; later calls do nothing. Called when a device is opened.
 void install_fault_guard();
 
-/// Notices a replaced handler; called on control paths (memory registration, queue creation) and now and then.
+/// Notices a replaced handler; called on control paths (memory registration, queue creation) and now and
+/// then.
 void refresh_fault_guard();
 
 /// Copies `length` bytes. Returns false when either side cannot be accessed; part may then have been copied.
 bool fault_copy(void* to, const void* from, size_t length);
 
-/// Adds to / compares and swaps the naturally aligned 64-bit word at `address` atomically; `*old` receives the
-/// value before. Host byte order. False when the word cannot be read and written.
+/// Adds to / compares and swaps the naturally aligned 64-bit word at `address` atomically; `*old` receives
+/// the value before. Host byte order. False when the word cannot be read and written.
 bool fault_fetch_add(uint64_t* address, uint64_t add, uint64_t* old);
 bool fault_compare_swap(uint64_t* address, uint64_t compare, uint64_t swap, uint64_t* old);
 
