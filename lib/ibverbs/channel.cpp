@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// Completion channels.
+#include "lib/ibverbs/channel.h"
+
+#include <new>
+
+#include "lib/ibverbs/contexts.h"
+#include "lib/ibverbs/waiting.h"
+
+namespace verbatim::verbs {
+
+void Context::on_completion(hw::Cq& device_cq) {
+  auto* cq = static_cast<CompletionQueue*>(device_cq.owner);
+  if (cq->cq.channel == nullptr) return;
+  Channel::of(cq->cq.channel)->events.push({cq, &cq->completions_reported, 0});
+}
+
+}  // namespace verbatim::verbs
+
+using namespace verbatim::verbs;
+
+extern "C" {
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* public_context) {
+  if (usable(public_context) == nullptr) return nullptr;
+  auto channel = std::unique_ptr<Channel>(new (std::nothrow) Channel);
+  if (channel == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  if (const int error = channel->events.open()) {
+    errno = error;
+    return nullptr;
+  }
+  channel->base.context = public_context;
+  channel->base.fd = channel->events.fd();
+  return &channel.release()->base;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* public_channel) {
+  Channel* channel = Channel::of(public_channel);
+  ibv_context* context = public_channel->context;
+  pthread_mutex_lock(&context->mutex);
+  const bool busy = public_channel->refcnt != 0;
+  pthread_mutex_unlock(&context->mutex);
+  if (busy) {
+    Context* owner = Context::of(context);
+    return owner->abandoned ? EBUSY : refuse(*owner, EBUSY, "completion queues still use the channel");
+  }
+  delete channel;
+  return 0;
+}
+
+int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  Context* context = usable(channel->context);
+  if (context == nullptr) return -1;
+  context->hca->poll();
+  Event event;
+  if (const int error = Channel::of(channel)->events.take(event)) {
+    errno = error;
+    return -1;
+  }
+  *cq = &static_cast<CompletionQueue*>(event.subject)->cq;
+  *cq_context = (*cq)->cq_context;
+  return 0;
+}
+
+void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
+  acknowledge(*cq, cq->comp_events_completed, nevents);
+}
+
+}  // extern "C"

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Opening and closing a device.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <thread>
+
+#include "lib/ibverbs/contexts.h"
+#include "lib/ibverbs/device_list.h"
+#include "lib/ibverbs/operations.h"
+
+namespace verbatim::verbs {
+namespace {
+
+void fill_public_part(Context& context, Device& device) {
+  verbs_context& verbs = context.verbs;
+  verbs.sz = sizeof(verbs_context);
+  verbs.priv = reinterpret_cast<verbs_ex_private*>(&context);
+  ibv_context& base = verbs.context;
+  base.device = &device.base;
+  base.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  base.async_fd = context.async_events.fd();
+  base.num_comp_vectors = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 64u));
+  pthread_mutex_init(&base.mutex, nullptr);
+  install_refusals(verbs);
+  install_device_operations(verbs);
+  install_domain_operations(verbs);
+  install_memory_operations(verbs);
+  install_cq_operations(verbs);
+  install_qp_operations(verbs);
+  install_srq_operations(verbs);
+}
+
+int open_parts(Context& context, Device& device) {
+  context.device = &device;
+  context.provider = find_provider(device.entry.provider);
+  if (context.provider == nullptr) return ENOSYS;
+  if (const int error = context.async_events.open()) return error;
+  auto opened = runtime::open_device(device.entry, context);
+  if (!opened) {
+    explain_aloud(opened.error().reason);
+    return opened.error().code;
+  }
+  context.opened = std::move(*opened);
+  context.hca = &context.opened->hca();
+  fill_public_part(context, device);
+  // Programs pass the command descriptor around; it leads nowhere.
+  context.verbs.context.cmd_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  return context.provider->open(context);
+}
+
+}  // namespace
+}  // namespace verbatim::verbs
+
+using namespace verbatim::verbs;
+
+extern "C" {
+
+ibv_context* ibv_open_device(ibv_device* public_device) {
+  auto context = std::unique_ptr<Context>(new (std::nothrow) Context);
+  const int error =
+      context == nullptr ? ENOMEM : open_parts(*context, *reinterpret_cast<Device*>(public_device));
+  if (error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  add_context(*context);
+  return &context.release()->verbs.context;
+}
+
+int ibv_close_device(ibv_context* public_context) {
+  std::unique_ptr<Context> context(Context::of(public_context));
+  if (context->abandoned) {
+    // Everything behind it is the parent's.
+    static_cast<void>(context->opened.release());
+  } else {
+    remove_context(*context);
+    context->provider->close(*context);
+    context->opened.reset();
+  }
+  if (public_context->cmd_fd >= 0) ::close(public_context->cmd_fd);
+  pthread_mutex_destroy(&public_context->mutex);
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// What a device says of itself. Nothing is promised that does not work.
+#include <endian.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "lib/ibverbs/contexts.h"
+#include "lib/ibverbs/operations.h"
+
+namespace verbatim::verbs {
+namespace {
+
+constexpr uint64_t kPageSizes = ~0xfffull;
+constexpr uint8_t kAckDelay = 16;
+constexpr uint16_t kModerationCountMax = 0xffff;
+constexpr uint16_t kModerationPeriodMaxUs = 4095;
+/// No page is ever pinned, so that every operation may touch memory on demand.
+constexpr uint32_t kOdpRc = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+                            IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+constexpr uint32_t kOdpUc =
+    IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV;
+constexpr uint32_t kOdpUd = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+
+void fill(const hw::Limits& limits, ibv_device_attr& attr) {
+  attr = {};
+  std::snprintf(attr.fw_ver, sizeof attr.fw_ver, "%s", limits.firmware.c_str());
+  attr.node_guid = htobe64(limits.node_guid);
+  attr.sys_image_guid = attr.node_guid;
+  attr.max_mr_size = limits.max_mr_bytes;
+  attr.page_size_cap = kPageSizes;
+  attr.vendor_id = limits.vendor_id;
+  attr.vendor_part_id = limits.vendor_part_id;
+  attr.hw_ver = limits.hardware_version;
+  attr.max_qp = static_cast<int>(limits.max_qp);
+  attr.max_qp_wr = static_cast<int>(limits.max_qp_wr);
+  attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
+                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.max_sge = static_cast<int>(limits.max_sge);
+  attr.max_sge_rd = static_cast<int>(limits.max_sge_rd);
+  attr.max_cq = static_cast<int>(limits.max_cq);
+  attr.max_cqe = static_cast<int>(limits.max_cqe);
+  attr.max_mr = static_cast<int>(limits.max_mr);
+  attr.max_pd = static_cast<int>(limits.max_pd);
+  attr.max_qp_rd_atom = static_cast<int>(limits.max_qp_rd_atomic);
+  attr.max_res_rd_atom = static_cast<int>(limits.max_res_rd_atomic);
+  attr.max_qp_init_rd_atom = static_cast<int>(limits.max_qp_init_rd_atomic);
+  attr.atomic_cap = IBV_ATOMIC_HCA;
+  attr.max_mcast_grp = static_cast<int>(limits.max_mcast_grp);
+  attr.max_mcast_qp_attach = static_cast<int>(limits.max_mcast_qp_attach);
+  attr.max_total_mcast_qp_attach = static_cast<int>(limits.max_total_mcast_qp_attach);
+  attr.max_ah = static_cast<int>(limits.max_ah);
+  attr.max_srq = static_cast<int>(limits.max_srq);
+  attr.max_srq_wr = static_cast<int>(limits.max_srq_wr);
+  attr.max_srq_sge = static_cast<int>(limits.max_srq_sge);
+  attr.max_pkeys = static_cast<uint16_t>(limits.max_pkeys);
+  attr.local_ca_ack_delay = kAckDelay;
+  attr.phys_port_cnt = 1;
+}
+
+int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attr, size_t attr_size) {
+  Context* context = usable(public_context);
+  if (context == nullptr) return EIO;
+  if (input != nullptr && input->comp_mask != 0)
+    return refuse(*context, EINVAL, "ibv_query_device_ex: unknown bits in comp_mask");
+  if (attr_size < sizeof attr->orig_attr)
+    return refuse(*context, EINVAL, "ibv_query_device_ex: the record is too short");
+  const hw::Limits& limits = context->hca->limits();
+  ibv_device_attr_ex full{};
+  fill(limits, full.orig_attr);
+  full.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  full.odp_caps.per_transport_caps = {kOdpRc, kOdpUc, kOdpUd};
+  full.completion_timestamp_mask = UINT64_MAX >> 1;
+  full.hca_core_clock = limits.timestamp_khz;
+  full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+  full.cq_mod_caps = {kModerationCountMax, kModerationPeriodMaxUs};
+  full.phys_port_cnt_ex = 1;
+  std::memcpy(attr, &full, std::min(attr_size, sizeof full));
+  return 0;
+}
+
+int query_rt_values(ibv_context* public_context, ibv_values_ex* values) {
+  Context* context = usable(public_context);
+  if (context == nullptr) return EIO;
+  if ((values->comp_mask & ~static_cast<uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) != 0)
+    return refuse(*context, EINVAL, "ibv_query_rt_values_ex: unknown bits in comp_mask");
+  if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0)
+    values->raw_clock = {0, static_cast<long>(context->hca->hardware_clock())};
+  return 0;
+}
+
+}  // namespace
+}  // namespace verbatim::verbs
+
+using namespace verbatim::verbs;
+
+extern "C" {
+
+int ibv_query_device(ibv_context* public_context, ibv_device_attr* attr) {
+  Context* context = usable(public_context);
+  if (context == nullptr) return EIO;
+  fill(context->hca->limits(), *attr);
+  return 0;
+}
+
+}  // extern "C"
+
+namespace verbatim::verbs {
+
+void install_device_operations(verbs_context& verbs) {
+  verbs.query_device_ex = query_device_ex;
+  verbs.query_rt_values = query_rt_values;
+  verbs.context.ops._compat_query_device = ibv_query_device;
+  install_port_operations(verbs);
+}
+
+}  // namespace verbatim::verbs

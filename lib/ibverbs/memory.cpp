@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+// Memory regions.
+#include <unistd.h>
+
+#include <new>
+
+#include "lib/ibverbs/contexts.h"
+#include "lib/ibverbs/operations.h"
+
+namespace verbatim::verbs {
+namespace {
+
+/// A memory region. The public part comes first.
+struct MemoryRegion {
+  ibv_mr base{};
+  hw::Mr* device = nullptr;
+  uint32_t access = 0;
+  uint64_t iova = 0;
+  DomainUse domain_use;
+
+  static MemoryRegion* of(ibv_mr* mr) { return reinterpret_cast<MemoryRegion*>(mr); }
+};
+
+constexpr uint32_t kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                             IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                             IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
+constexpr uint32_t kNeedLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+/// Drops optional flags that mean nothing here. Nullptr, or why the others are refused.
+const char* check_access(uint32_t& access) {
+  access &= ~static_cast<uint32_t>(IBV_ACCESS_OPTIONAL_RANGE) | IBV_ACCESS_RELAXED_ORDERING;
+  if ((access & ~(kAccess | IBV_ACCESS_RELAXED_ORDERING)) != 0) return "unknown or unsupported access flags";
+  if ((access & kNeedLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)
+    return "remote write and remote atomic need IBV_ACCESS_LOCAL_WRITE";
+  return nullptr;
+}
+
+/// The whole address space, to be looked up on demand.
+bool is_implicit(const void* address, size_t length, uint32_t access) {
+  return (access & IBV_ACCESS_ON_DEMAND) != 0 && address == nullptr && length == SIZE_MAX;
+}
+
+const char* check_range(const void* address, size_t length, uint64_t iova, uint32_t access) {
+  if (is_implicit(address, length, access)) return nullptr;
+  static const uint64_t in_page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) - 1;
+  const auto start = reinterpret_cast<uint64_t>(address);
+  if (length == 0) return "the length is 0";
+  if (start + length < start || iova + length < iova)
+    return "the range runs past the end of the address space";
+  if ((access & IBV_ACCESS_ZERO_BASED) == 0 && ((start ^ iova) & in_page) != 0)
+    return "iova and address lie differently within a page";
+  return nullptr;
+}
+
+hw::MrSpec make_spec(ibv_pd* pd, const void* address, size_t length, uint64_t iova, uint32_t access) {
+  hw::MrSpec spec;
+  spec.pd = ProtectionDomain::of(pd)->device;
+  spec.address = reinterpret_cast<uint64_t>(address);
+  spec.length = length;
+  spec.start = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
+  spec.access = access;
+  return spec;
+}
+
+ibv_mr* finish(MemoryRegion* region, ibv_pd* pd, hw::Mr* device) {
+  region->device = device;
+  region->base.context = pd->context;
+  region->base.pd = pd;
+  region->base.handle = device->lkey >> 8;
+  region->base.lkey = device->lkey;
+  region->base.rkey = device->rkey;
+  region->domain_use = DomainUse(*ProtectionDomain::of(pd));
+  return &region->base;
+}
+
+ibv_mr* register_memory(ibv_pd* pd, void* address, size_t length, uint64_t iova, uint32_t access) {
+  Context* context = usable(pd->context);
+  if (context == nullptr) return nullptr;
+  const char* refusal = check_access(access);
+  if (refusal == nullptr) refusal = check_range(address, length, iova, access);
+  if (refusal != nullptr)
+    return refuse_pointer(*context, EINVAL, std::string("memory registration: ") + refusal);
+  auto region = std::unique_ptr<MemoryRegion>(new (std::nothrow) MemoryRegion);
+  if (region == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  auto device = context->hca->create_mr(make_spec(pd, address, length, iova, access));
+  if (!device) return refuse_pointer(*context, device.error());
+  region->base.addr = address;
+  region->base.length = length;
+  region->access = access;
+  region->iova = iova;
+  return finish(region.release(), pd, *device);
+}
+
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  Context* context = usable(pd->context);
+  if (context == nullptr) return nullptr;
+  auto region = std::unique_ptr<MemoryRegion>(new (std::nothrow) MemoryRegion);
+  if (region == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  auto device = context->hca->create_null_mr(ProtectionDomain::of(pd)->device);
+  if (!device) return refuse_pointer(*context, device.error());
+  region->base.length = SIZE_MAX;
+  return finish(region.release(), pd, *device);
+}
+
+ibv_mr* register_as_described(ibv_pd* pd, ibv_mr_init_attr* attributes) {
+  Context* context = usable(pd->context);
+  if (context == nullptr) return nullptr;
+  constexpr uint64_t kKnown = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD |
+                              IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_DMAH | IBV_REG_MR_MASK_BUF;
+  constexpr uint64_t kOffered = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR;
+  if ((attributes->comp_mask & ~kKnown) != 0)
+    return refuse_pointer(*context, EINVAL, "ibv_reg_mr_ex: unknown bits in comp_mask");
+  if ((attributes->comp_mask & ~kOffered) != 0)
+    return refuse_pointer(*context, EOPNOTSUPP, "ibv_reg_mr_ex: only memory at an address can be registered");
+  if ((attributes->comp_mask & IBV_REG_MR_MASK_ADDR) == 0)
+    return refuse_pointer(*context, EINVAL, "ibv_reg_mr_ex: there is nothing to register");
+  const bool has_iova = (attributes->comp_mask & IBV_REG_MR_MASK_IOVA) != 0;
+  return register_memory(pd, attributes->addr, attributes->length,
+                         has_iova ? attributes->iova : reinterpret_cast<uint64_t>(attributes->addr),
+                         static_cast<uint32_t>(attributes->access));
+}
+
+/// Why ibv_rereg_mr() refuses before anything is changed, or nullptr.
+const char* check_change(const MemoryRegion& region, uint32_t flags, const ibv_pd* pd, const void* address,
+                         size_t length, uint32_t& access) {
+  if (flags == 0 || (flags & ~static_cast<uint32_t>(IBV_REREG_MR_FLAGS_SUPPORTED)) != 0)
+    return "no flags, or unknown ones";
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd == nullptr) return "no protection domain to change to";
+  if ((flags & IBV_REREG_MR_CHANGE_ACCESS) == 0 && access != 0)
+    return "access without IBV_REREG_MR_CHANGE_ACCESS";
+  if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)
+    if (const char* refusal = check_access(access)) return refusal;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) == 0) return nullptr;
+  if (address == nullptr) return "the new address is NULL";
+  const uint32_t in_force = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : region.access;
+  return check_range(address, length, reinterpret_cast<uint64_t>(address), in_force);
+}
+
+}  // namespace
+
+void install_memory_operations(verbs_context& verbs) {
+  verbs.alloc_null_mr = alloc_null_mr;
+  verbs.reg_mr_ex = register_as_described;
+}
+
+}  // namespace verbatim::verbs
+
+using namespace verbatim::verbs;
+
+extern "C" {
+
+ibv_mr* ibv_reg_mr(ibv_pd* pd, void* addr, size_t length, int access) {
+  return register_memory(pd, addr, length, reinterpret_cast<uint64_t>(addr), static_cast<uint32_t>(access));
+}
+
+ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access) {
+  return register_memory(pd, addr, length, iova, static_cast<uint32_t>(access));
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, size_t length, uint64_t iova, unsigned int access) {
+  return register_memory(pd, addr, length, iova, access);
+}
+
+ibv_mr* ibv_reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* attributes) {
+  return register_as_described(pd, attributes);
+}
+
+int ibv_rereg_mr(ibv_mr* mr, int signed_flags, ibv_pd* pd, void* addr, size_t length, int signed_access) {
+  Context* context = usable(mr->context);
+  if (context == nullptr) return IBV_REREG_MR_ERR_INPUT;
+  MemoryRegion& region = *MemoryRegion::of(mr);
+  const auto flags = static_cast<uint32_t>(signed_flags);
+  auto access = static_cast<uint32_t>(signed_access);
+  if (const char* refusal = check_change(region, flags, pd, addr, length, access)) {
+    errno = refuse(*context, EINVAL, std::string("ibv_rereg_mr: ") + refusal);
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  const bool new_range = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  ibv_pd* domain = (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : mr->pd;
+  void* address = new_range ? addr : mr->addr;
+  const size_t bytes = new_range ? length : mr->length;
+  const uint64_t iova = new_range ? reinterpret_cast<uint64_t>(addr) : region.iova;
+  const uint32_t rights = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : region.access;
+  const auto outcome =
+      context->hca->modify_mr(region.device, flags, make_spec(domain, address, bytes, iova, rights));
+  if (const int error = settle(*context, outcome)) {
+    errno = error;
+    return IBV_REREG_MR_ERR_CMD;
+  }
+  region.domain_use = DomainUse(*ProtectionDomain::of(domain));
+  region.access = rights;
+  region.iova = iova;
+  mr->pd = domain;
+  mr->addr = address;
+  mr->length = bytes;
+  mr->lkey = region.device->lkey;
+  mr->rkey = region.device->rkey;
+  return 0;
+}
+
+int ibv_dereg_mr(ibv_mr* mr) {
+  Context& context = *Context::of(mr->context);
+  if (!context.abandoned)
+    if (const int error = settle(context, context.hca->destroy_mr(MemoryRegion::of(mr)->device)))
+      return error;
+  delete MemoryRegion::of(mr);
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Between libibverbs and the provider libraries (libmlx5, ...): both are built from one tree and loaded from
+// one folder, so this is no stable interface.
+//
+// libibverbs owns contexts, protection domains, memory regions, channels and events, and what is the same for
+// every device. A provider owns the host side of queues and addresses: it allocates the objects below with
+// its own state behind them, and fills a context's operations. The order of taking an object down is always
+// the same: the provider's destroy_ function ends it on the device, libibverbs takes care of its events,
+// free_ releases memory.
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/hw/hca.h"
+#include "lib/ibverbs/event_queue.h"
+#include "lib/ibverbs/public.h"
+#include "runtime/process.h"
+
+namespace verbatim::verbs {
+
+struct Context;
+struct Provider;
+
+/// A device of the list; lives as long as the library. The public part comes first.
+struct Device {
+  ibv_device base{};
+  runtime::DeviceEntry entry;
+};
+
+/// Thread domain.
+struct ThreadDomain {
+  ibv_td base{};
+  std::atomic<uint32_t> users{0};
+};
+
+/// Protection domain, or a parent domain: then `origin` is the real one.
+struct ProtectionDomain {
+  ibv_pd base{};
+  Context* context = nullptr;
+  hw::Pd* device = nullptr;
+  std::atomic<uint32_t> users{0};  ///< objects that libibverbs and providers made in it
+  ProtectionDomain* origin = nullptr;
+  ThreadDomain* thread_domain = nullptr;
+  ibv_parent_domain_init_attr parent{};  ///< allocators, when comp_mask names them
+
+  static ProtectionDomain* of(ibv_pd* pd) { return reinterpret_cast<ProtectionDomain*>(pd); }
+  bool has_allocators() const { return (parent.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0; }
+};
+
+/// Counts an object of a domain while it exists.
+class DomainUse {
+ public:
+  DomainUse() = default;
+  explicit DomainUse(ProtectionDomain& domain) : domain_(&domain) { ++domain.users; }
+  DomainUse(DomainUse&& other) noexcept : domain_(std::exchange(other.domain_, nullptr)) {}
+  DomainUse& operator=(DomainUse&& other) noexcept {
+    std::swap(domain_, other.domain_);
+    return *this;
+  }
+  ~DomainUse() {
+    if (domain_ != nullptr) --domain_->users;
+  }
+
+ private:
+  ProtectionDomain* domain_ = nullptr;
+};
+
+/// Links of an object in its context's list.
+template <class T>
+struct Links {
+  T* next = nullptr;
+  T* previous = nullptr;
+};
+
+/// Completion queue: what comes before a provider's own part.
+struct CompletionQueue {
+  union {
+    ibv_cq_ex ex;
+    ibv_cq cq;
+  };
+  Context* context = nullptr;
+  hw::Cq* device = nullptr;
+  uint32_t completions_reported = 0;  ///< events read from its channel; guarded by the channel's queue
+  uint32_t async_reported = 0;        ///< guarded by the context's event queue
+  bool extended = false;
+  Links<CompletionQueue> links;
+
+  CompletionQueue() : ex{} {}
+  CompletionQueue(const CompletionQueue&) = delete;
+  static CompletionQueue* of(ibv_cq* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
+  static CompletionQueue* of(ibv_cq_ex* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
+};
+
+/// Queue pair: what comes before a provider's own part.
+struct QueuePair {
+  union {
+    ibv_qp_ex ex;
+    ibv_qp qp;
+  };
+  Context* context = nullptr;
+  hw::Qp* device = nullptr;
+  uint32_t async_reported = 0;
+  bool extended = false;  ///< made with send_ops_flags
+  bool signal_all = false;
+  ibv_qp_cap cap{};         ///< actual sizes
+  std::vector<Gid> groups;  ///< multicast attachments; guarded by the public mutex
+  DomainUse domain_use;
+  Links<QueuePair> links;
+
+  QueuePair() : ex{} {}
+  static QueuePair* of(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
+};
+
+/// Shared receive queue: what comes before a provider's own part.
+struct SharedReceiveQueue {
+  ibv_srq base{};
+  Context* context = nullptr;
+  hw::Srq* device = nullptr;
+  uint32_t async_reported = 0;
+  uint32_t max_wr = 0, max_sge = 0;  ///< actual sizes
+  DomainUse domain_use;
+
+  static SharedReceiveQueue* of(ibv_srq* srq) { return reinterpret_cast<SharedReceiveQueue*>(srq); }
+};
+
+/// Address handle: what comes before a provider's own part.
+struct AddressHandle {
+  ibv_ah base{};
+  DomainUse domain_use;
+};
+
+/// An opened device.
+struct Context final : hw::EventSink {
+  Device* device = nullptr;
+  const Provider* provider = nullptr;
+  void* provider_data = nullptr;  ///< the provider's own state of this context
+  hw::Hca* hca = nullptr;
+  bool abandoned = false;  ///< belongs to the parent of a fork: every call fails with EIO
+  EventQueue async_events;
+  std::unique_ptr<runtime::OpenDevice> opened;   ///< after what its events go to
+  CompletionQueue* completion_queues = nullptr;  ///< list; guarded by the lock of live contexts
+  QueuePair* queue_pairs = nullptr;
+  Context* next = nullptr;  ///< of live contexts
+  verbs_context verbs{};
+
+  static Context* of(ibv_context* context) {
+    return reinterpret_cast<Context*>(verbs_get_ctx(context)->priv);
+  }
+
+  void on_completion(hw::Cq& cq) override;
+  void on_async(hw::AsyncEvent event, void* owner) override;
+};
+
+/// What a provider library offers; all functions are called with valid arguments and no locks held. Functions
+/// that return a pointer return nullptr with errno set; the others return 0 or an errno value.
+struct Provider {
+  const char* name;  ///< runtime::DeviceEntry::provider
+
+  /// Fills the operations of context.verbs that are the provider's: data path, and device specific calls.
+  int (*open)(Context& context);
+  void (*close)(Context& context);
+
+  CompletionQueue* (*create_cq)(Context& context, const ibv_cq_init_attr_ex& attributes, bool extended);
+  int (*resize_cq)(CompletionQueue& cq, uint32_t entries);
+  int (*destroy_cq)(CompletionQueue& cq);
+  void (*free_cq)(CompletionQueue& cq);
+
+  /// Writes the actual sizes into attributes.cap.
+  QueuePair* (*create_qp)(Context& context, ibv_qp_init_attr_ex& attributes);
+  int (*modify_qp)(QueuePair& qp, const hw::QpAttributes& attributes, uint32_t mask);
+  int (*destroy_qp)(QueuePair& qp);
+  void (*free_qp)(QueuePair& qp);
+
+  /// Writes the actual sizes into attributes.attr.
+  SharedReceiveQueue* (*create_srq)(ProtectionDomain& domain, ibv_srq_init_attr& attributes);
+  int (*destroy_srq)(SharedReceiveQueue& srq);
+  void (*free_srq)(SharedReceiveQueue& srq);
+
+  AddressHandle* (*create_ah)(ProtectionDomain& domain, const ibv_ah_attr& attributes);
+  void (*free_ah)(AddressHandle& ah);
+};
+
+/// Keeps the reason of a refusal for `verbatim explain` and returns its errno value.
+inline int refuse(Context& context, const Error& error, uint32_t qpn = 0) {
+  context.hca->explain(qpn, error.code, error.reason.c_str());
+  return error.code;
+}
+inline int refuse(Context& context, int code, const std::string& reason, uint32_t qpn = 0) {
+  return refuse(context, Error{code, reason}, qpn);
+}
+/// The same for functions that return a pointer.
+template <class... Arguments>
+std::nullptr_t refuse_pointer(Context& context, Arguments&&... arguments) {
+  errno = refuse(context, std::forward<Arguments>(arguments)...);
+  return nullptr;
+}
+
+/// 0 or the error's errno value, kept for `verbatim explain`.
+inline int settle(Context& context, const Outcome& outcome, uint32_t qpn = 0) {
+  return outcome.ok() ? 0 : refuse(context, outcome.error(), qpn);
+}
+
+/// Called by a provider library when it is loaded.
+extern "C" __attribute__((visibility("default"))) void verbatim_register_provider(const Provider* provider);
+
+}  // namespace verbatim::verbs

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// Queue pairs: making, changing, reading and releasing them. Posting is the provider's.
+#include <algorithm>
+#include <cstring>
+
+#include "lib/ibverbs/contexts.h"
+#include "lib/ibverbs/convert.h"
+#include "lib/ibverbs/operations.h"
+#include "lib/ibverbs/waiting.h"
+
+namespace verbatim::verbs {
+namespace {
+
+constexpr uint32_t kMask =
+    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+/// Code 0, or why the attributes are refused.
+Error check(Context& context, const ibv_qp_init_attr_ex& attributes) {
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes.pd == nullptr)
+    return {EINVAL, "ibv_create_qp: no protection domain"};
+  if ((attributes.comp_mask & ~kMask) != 0)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: comp_mask asks for what the device does not have"};
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes.create_flags != 0)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: create_flags are not supported"};
+  const auto type = attributes.qp_type;
+  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD)
+    return {EOPNOTSUPP, "ibv_create_qp: queue pairs are of type RC, UC or UD"};
+  if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr)
+    return {EINVAL, "ibv_create_qp: both completion queues are needed"};
+  const ibv_context* own = &context.verbs.context;
+  if (attributes.send_cq->context != own || attributes.recv_cq->context != own ||
+      attributes.pd->context != own || (attributes.srq != nullptr && attributes.srq->context != own))
+    return {EINVAL, "ibv_create_qp: domain and queues are not of the same context"};
+  const hw::Limits& limits = context.hca->limits();
+  const ibv_qp_cap& cap = attributes.cap;
+  if (cap.max_send_wr > limits.max_qp_wr || (attributes.srq == nullptr && cap.max_recv_wr > limits.max_qp_wr))
+    return {EINVAL, "ibv_create_qp: more than " + std::to_string(limits.max_qp_wr) + " work requests"};
+  if (cap.max_send_sge > limits.max_sge || (attributes.srq == nullptr && cap.max_recv_sge > limits.max_sge))
+    return {EINVAL,
+            "ibv_create_qp: more than " + std::to_string(limits.max_sge) + " elements in a work request"};
+  return {};
+}
+
+QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes) {
+  Context* context = usable(public_context);
+  if (context == nullptr) return nullptr;
+  const Error refusal = check(*context, attributes);
+  if (refusal.code != 0) return refuse_pointer(*context, refusal);
+  QueuePair* qp = context->provider->create_qp(*context, attributes);
+  if (qp == nullptr) return nullptr;
+  qp->context = context;
+  qp->extended = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  qp->signal_all = attributes.sq_sig_all != 0;
+  qp->cap = attributes.cap;
+  qp->domain_use = DomainUse(*ProtectionDomain::of(attributes.pd));
+  ibv_qp& base = qp->qp;
+  base.context = public_context;
+  base.qp_context = attributes.qp_context;
+  base.pd = attributes.pd;
+  base.send_cq = attributes.send_cq;
+  base.recv_cq = attributes.recv_cq;
+  base.srq = attributes.srq;
+  base.handle = qp->device->number;
+  base.qp_num = qp->device->number;
+  base.state = IBV_QPS_RESET;
+  base.qp_type = attributes.qp_type;
+  init_waiting(base);
+  add_object(*context, *qp);
+  return qp;
+}
+
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
+  QueuePair* qp = create(context, *attributes);
+  return qp != nullptr ? &qp->qp : nullptr;
+}
+
+/// What has no counterpart in the device's attributes.
+const char* check_modify(const ibv_qp_attr& attributes, uint32_t mask) {
+  if ((mask & IBV_QP_STATE) != 0 && static_cast<uint32_t>(attributes.qp_state) > IBV_QPS_ERR)
+    return "no such state";
+  if ((mask & IBV_QP_CUR_STATE) != 0 && static_cast<uint32_t>(attributes.cur_qp_state) > IBV_QPS_ERR)
+    return "no such current state";
+  if ((mask & IBV_QP_PATH_MTU) != 0 && mtu_bytes(attributes.path_mtu) == 0) return "no such path MTU";
+  return nullptr;
+}
+
+}  // namespace
+
+void install_qp_operations(verbs_context& verbs) { verbs.create_qp_ex = create_qp_ex; }
+
+}  // namespace verbatim::verbs
+
+using namespace verbatim::verbs;
+
+extern "C" {
+
+ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
+  ibv_qp_init_attr_ex full{};
+  // The extended record begins like the plain one.
+  std::memcpy(static_cast<void*>(&full), attributes, offsetof(ibv_qp_init_attr, sq_sig_all) + sizeof(int));
+  full.comp_mask = IBV_QP_INIT_ATTR_PD;
+  full.pd = pd;
+  QueuePair* qp = create(pd->context, full);
+  if (qp == nullptr) return nullptr;
+  attributes->cap = full.cap;
+  return &qp->qp;
+}
+
+ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  QueuePair* pair = QueuePair::of(qp);
+  return pair->extended ? &pair->ex : nullptr;
+}
+
+int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int signed_mask) {
+  Context* context = usable(qp->context);
+  if (context == nullptr) return EIO;
+  QueuePair& pair = *QueuePair::of(qp);
+  const auto mask = static_cast<uint32_t>(signed_mask);
+  if (const char* refusal = check_modify(*attributes, mask))
+    return refuse(*context, EINVAL, std::string("ibv_modify_qp: ") + refusal, qp->qp_num);
+  if (const int error = context->provider->modify_qp(pair, to_device(*attributes), mask)) return error;
+  if ((mask & IBV_QP_STATE) != 0) qp->state = attributes->qp_state;
+  return 0;
+}
+
+int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int /*attr_mask*/, ibv_qp_init_attr* init) {
+  Context* context = usable(qp->context);
+  if (context == nullptr) return EIO;
+  const QueuePair& pair = *QueuePair::of(qp);
+  *attributes = from_device(context->hca->query_qp(pair.device));
+  attributes->cap = pair.cap;
+  qp->state = attributes->qp_state;
+  *init = {qp->qp_context, qp->send_cq, qp->recv_cq, qp->srq, pair.cap, qp->qp_type, pair.signal_all ? 1 : 0};
+  return 0;
+}
+
+int ibv_destroy_qp(ibv_qp* qp) {
+  QueuePair& pair = *QueuePair::of(qp);
+  Context& context = *pair.context;
+  if (context.abandoned) {
+    context.provider->free_qp(pair);
+    return 0;
+  }
+  if (!pair.groups.empty())
+    return refuse(context, EBUSY, "ibv_destroy_qp: still attached to a multicast group", qp->qp_num);
+  if (const int error = context.provider->destroy_qp(pair)) return error;
+  context.async_events.forget(&pair);
+  wait_for_acknowledgements(*qp, qp->events_completed, pair.async_reported);
+  remove_object(pair);
+  destroy_waiting(*qp);
+  context.provider->free_qp(pair);
+  return 0;
+}
+
+// Data is placed by copies that promise no order.
+int ibv_query_qp_data_in_order(ibv_qp* /*qp*/, ibv_wr_opcode /*op*/, uint32_t /*flags*/) { return 0; }
+
+}  // extern "C"

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// Shared receive queues. Posting is the provider's.
+#include "lib/ibverbs/contexts.h"
+#include "lib/ibverbs/operations.h"
+#include "lib/ibverbs/waiting.h"
+
+namespace verbatim::verbs {
+namespace {
+
+ibv_srq* create(ibv_pd* pd, ibv_srq_init_attr& attributes) {
+  Context* context = usable(pd->context);
+  if (context == nullptr) return nullptr;
+  const hw::Limits& limits = context->hca->limits();
+  if (attributes.attr.max_wr > limits.max_srq_wr || attributes.attr.max_sge > limits.max_srq_sge)
+    return refuse_pointer(*context, EINVAL,
+                          "ibv_create_srq: at most " + std::to_string(limits.max_srq_wr) + " receives of " +
+                              std::to_string(limits.max_srq_sge) + " elements");
+  ProtectionDomain& domain = *ProtectionDomain::of(pd);
+  SharedReceiveQueue* srq = context->provider->create_srq(domain, attributes);
+  if (srq == nullptr) return nullptr;
+  srq->context = context;
+  srq->max_wr = attributes.attr.max_wr;
+  srq->max_sge = attributes.attr.max_sge;
+  srq->domain_use = DomainUse(domain);
+  srq->base.context = pd->context;
+  srq->base.srq_context = attributes.srq_context;
+  srq->base.pd = pd;
+  srq->base.handle = srq->device->number;
+  init_waiting(srq->base);
+  return &srq->base;
+}
+
+ibv_srq* create_srq_ex(ibv_context* public_context, ibv_srq_init_attr_ex* attributes) {
+  Context* context = usable(public_context);
+  if (context == nullptr) return nullptr;
+  if (attributes->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
+      (attributes->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0)
+    return refuse_pointer(*context, EINVAL, "ibv_create_srq_ex: no pd, or unknown bits in comp_mask");
+  const bool typed = (attributes->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+  if (typed && attributes->srq_type != IBV_SRQT_BASIC)
+    return refuse_pointer(*context, EOPNOTSUPP, "ibv_create_srq_ex: only basic queues are supported");
+  ibv_srq_init_attr plain{attributes->srq_context, attributes->attr};
+  ibv_srq* srq = create(attributes->pd, plain);
+  if (srq != nullptr) attributes->attr = plain.attr;
+  return srq;
+}
+
+int get_srq_num(ibv_srq* srq, uint32_t* number) {
+  *number = SharedReceiveQueue::of(srq)->device->number;
+  return 0;
+}
+
+}  // namespace
+
+void install_srq_operations(verbs_context& verbs) {
+  verbs.create_srq_ex = create_srq_ex;
+  verbs.get_srq_num = get_srq_num;
+}
+
+}  // namespace verbatim::verbs
+
+using namespace verbatim::verbs;
+
+extern "C" {
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) { return create(pd, *attributes); }
+
+int ibv_modify_srq(ibv_srq* public_srq, ibv_srq_attr* attributes, int mask) {
+  Context* context = usable(public_srq->context);
+  if (context == nullptr) return EIO;
+  SharedReceiveQueue& srq = *SharedReceiveQueue::of(public_srq);
+  if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0)
+    return refuse(*context, EINVAL, "ibv_modify_srq: unknown bits in srq_attr_mask");
+  if ((mask & IBV_SRQ_MAX_WR) != 0)
+    return refuse(*context, EINVAL, "ibv_modify_srq: the device cannot resize a shared receive queue");
+  if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
+  if (attributes->srq_limit >= srq.max_wr + 1)
+    return refuse(*context, EINVAL, "ibv_modify_srq: the limit is larger than the queue");
+  return settle(*context, context->hca->arm_srq(srq.device, attributes->srq_limit));
+}
+
+int ibv_query_srq(ibv_srq* public_srq, ibv_srq_attr* attributes) {
+  Context* context = usable(public_srq->context);
+  if (context == nullptr) return EIO;
+  const SharedReceiveQueue& srq = *SharedReceiveQueue::of(public_srq);
+  *attributes = {srq.max_wr, srq.max_sge, context->hca->srq_limit(srq.device)};
+  return 0;
+}
+
+int ibv_destroy_srq(ibv_srq* public_srq) {
+  SharedReceiveQueue& srq = *SharedReceiveQueue::of(public_srq);
+  Context& context = *srq.context;
+  if (context.abandoned) {
+    context.provider->free_srq(srq);
+    return 0;
+  }
+  if (const int error = context.provider->destroy_srq(srq)) return error;
+  context.async_events.forget(&srq);
+  wait_for_acknowledgements(*public_srq, public_srq->events_completed, srq.async_reported);
+  destroy_waiting(*public_srq);
+  context.provider->free_srq(srq);
+  return 0;
+}
+
+}  // extern "C"

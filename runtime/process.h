@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What a process that uses devices has once: its place among the others (agent), its wire, its engine and the
+// engine's thread. Made when the first device is opened, taken down when the last one is closed, abandoned in
+// the child of a fork.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/expected.h"
+#include "device/hw/hca.h"
+
+namespace verbatim::runtime {
+
+/// A device that may be opened.
+struct DeviceEntry {
+  std::string name;      ///< "mlx5_0"
+  std::string provider;  ///< library of its host side: "mlx5"
+  uint32_t index = 0;    ///< position in the list, 0 first
+  uint64_t guid = 0;     ///< node GUID, host order
+};
+
+/// The devices that VERBATIM_DEVICES names, by default one. Does not need the agent. Error: EINVAL the variable
+/// makes no sense.
+Expected<std::vector<DeviceEntry>> list_devices();
+
+/// An opened device and its hold on the process's engine. Destroying it takes its remaining objects down; in the
+/// child of a fork one that came from the parent is forgotten instead, and must not be used before either.
+class OpenDevice {
+ public:
+  virtual ~OpenDevice() = default;
+  virtual hw::Hca& hca() = 0;
+};
+
+/// Opens a device. Errors: whatever kept the process from joining the agent, ENOMEM.
+/// `sink` takes its events until the result is destroyed. Thread safe.
+Expected<std::unique_ptr<OpenDevice>> open_device(const DeviceEntry& device, hw::EventSink& sink);
+
+}  // namespace verbatim::runtime
