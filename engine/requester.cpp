@@ -163,7 +163,7 @@ Status Requester::check(Message& message, const char*& why) {
     const Sge& sge = work.sges[i];
     if (sge.length == 0) continue;
     wire::Piece& piece = message.pieces[message.count];
-    if (work.inline_data)
+    if (work.inline_mask >> i & 1)
       piece = {reinterpret_cast<void*>(sge.address), sge.length};
     else if ((why = engine_.keys().translate(sge.lkey, qp_.spec().domain, need, sge.address, sge.length,
                                              piece)))

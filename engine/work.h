@@ -59,9 +59,9 @@ struct SendWork {
 
   uint32_t sge_count = 0;
   Sge sges[kSgeMax];
-  /// Inline data lies in the queue, perhaps in several runs around its end: then sges[i].address is a pointer
-  /// that needs no key check, and lkey is unused.
-  bool inline_data = false;
+  /// Bit i set: element i is inline data. It lies in the queue, so its address needs no key check; data that wraps
+  /// around the queue's end takes two elements.
+  uint32_t inline_mask = 0;
 
   uint64_t length() const {
     uint64_t sum = 0;

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/completion_ring.h"
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "device/connectx/hardware_clock.h"
+
+namespace verbatim::connectx {
+
+namespace {
+
+uint8_t syndrome_of(engine::Status status) {
+  switch (status) {
+    case engine::Status::kSuccess:
+      return 0;
+    case engine::Status::kLocalLength:
+      return kSyndromeLocalLength;
+    case engine::Status::kLocalQpOperation:
+      return kSyndromeLocalQpOperation;
+    case engine::Status::kLocalProtection:
+      return kSyndromeLocalProtection;
+    case engine::Status::kFlushed:
+      return kSyndromeFlushed;
+    case engine::Status::kMemoryWindowBind:
+      return kSyndromeWindowBind;
+    case engine::Status::kBadResponse:
+      return kSyndromeBadResponse;
+    case engine::Status::kLocalAccess:
+      return kSyndromeLocalAccess;
+    case engine::Status::kRemoteInvalidRequest:
+      return kSyndromeRemoteInvalidRequest;
+    case engine::Status::kRemoteAccess:
+      return kSyndromeRemoteAccess;
+    case engine::Status::kRemoteOperation:
+      return kSyndromeRemoteOperation;
+    case engine::Status::kRetryExceeded:
+      return kSyndromeRetryExceeded;
+    case engine::Status::kRnrRetryExceeded:
+      return kSyndromeRnrRetryExceeded;
+    case engine::Status::kRemoteAborted:
+      return kSyndromeRemoteAborted;
+  }
+  return kSyndromeLocalQpOperation;
+}
+
+// Vendor syndromes that a ConnectX gives with the common errors.
+uint8_t vendor_syndrome_of(engine::Status status) {
+  switch (status) {
+    case engine::Status::kFlushed:
+      return 0xf9;
+    case engine::Status::kLocalProtection:
+      return 0x56;
+    case engine::Status::kLocalLength:
+      return 0xd8;
+    case engine::Status::kLocalQpOperation:
+      return 0x68;
+    case engine::Status::kRemoteInvalidRequest:
+      return 0x8a;
+    case engine::Status::kRemoteAccess:
+      return 0x88;
+    case engine::Status::kRemoteOperation:
+      return 0x89;
+    case engine::Status::kRetryExceeded:
+      return 0x81;
+    case engine::Status::kRnrRetryExceeded:
+      return 0x82;
+    case engine::Status::kSuccess:
+    case engine::Status::kMemoryWindowBind:
+    case engine::Status::kBadResponse:
+    case engine::Status::kLocalAccess:
+    case engine::Status::kRemoteAborted:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+CompletionRing::CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSink& sink,
+                               std::atomic<bool>& overrun_alarm)
+    : ring_(spec.ring),
+      doorbell_(spec.doorbell),
+      ignore_overrun_(spec.ignore_overrun),
+      face_(face),
+      sink_(sink),
+      overrun_alarm_(overrun_alarm) {
+  moderate(spec.moderation_count, spec.moderation_period_us);
+}
+
+// The last 64 bytes of the entry: an entry of 128 bytes begins with room for inline data.
+std::byte* CompletionRing::entry(uint32_t index) const {
+  const size_t slot = index & (ring_.entries - 1);
+  return static_cast<std::byte*>(ring_.base) + (slot + 1) * ring_.stride - sizeof(Cqe);
+}
+
+// With the lock held: room for one more, or the queue has overrun.
+bool CompletionRing::claim() {
+  if (overrun_.load(std::memory_order_relaxed)) return false;
+  const uint32_t consumed = Be32::from_raw(__atomic_load_n(&doorbell_[0], __ATOMIC_ACQUIRE));
+  const uint32_t unread = (produced_ - consumed) & kCqIndexMask;
+  if (unread < ring_.entries || ignore_overrun_) return true;
+  overrun_.store(true, std::memory_order_relaxed);
+  overrun_alarm_.store(true, std::memory_order_relaxed);
+  sink_.on_async(hw::AsyncEvent::kCqError, face_.owner);
+  return false;
+}
+
+template <class T>
+void CompletionRing::publish(const T& cqe, uint8_t opcode, bool solicited) {
+  std::byte* to = entry(produced_);
+  std::memcpy(to, &cqe, sizeof cqe - 1);
+  const uint8_t owner = produced_ / ring_.entries & 1;
+  const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? 2 : 0) | owner);
+  __atomic_store_n(reinterpret_cast<uint8_t*>(to) + sizeof cqe - 1, last, __ATOMIC_RELEASE);
+  produced_++;
+  const bool special = solicited || opcode == kCqeRequestError || opcode == kCqeReceiveError;
+  if (special) last_solicited_ = produced_;
+  unreported_++;
+  if (armed_ != Armed::kNo) raise(special);
+}
+
+void CompletionRing::raise(bool solicited) {
+  if (armed_ == Armed::kSolicited && !solicited) return;
+  if (unreported_ < moderation_) return;
+  unreported_ = 0;
+  armed_ = Armed::kNo;
+  sink_.on_completion(face_);
+}
+
+void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter,
+                                  uint32_t bytes) {
+  Cqe cqe{};
+  cqe.user_index = user_index;
+  cqe.byte_count = bytes;
+  cqe.timestamp = hardware_ticks();
+  cqe.opcode_qpn = opcode_qpn;
+  cqe.wqe_counter = counter;
+  std::lock_guard<SpinLock> hold(lock_);
+  if (claim()) publish(cqe, kCqeRequest, false);
+}
+
+void CompletionRing::push_receive(const Received& received) {
+  Cqe cqe{};
+  cqe.flags_rqpn = received.flags_rqpn;
+  cqe.user_index = received.user_index;
+  cqe.immediate = Be32::from_raw(received.immediate_raw);
+  cqe.byte_count = received.bytes;
+  cqe.timestamp = hardware_ticks();
+  cqe.opcode_qpn = received.qpn;
+  cqe.wqe_counter = received.counter;
+  std::lock_guard<SpinLock> hold(lock_);
+  if (claim()) publish(cqe, received.cqe_opcode, received.solicited);
+}
+
+void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8_t detail,
+                                uint32_t opcode_qpn, uint32_t user_index, uint16_t counter) {
+  ErrorCqe cqe{};
+  cqe.user_index = user_index;
+  cqe.vendor_syndrome = detail ? detail : vendor_syndrome_of(status);
+  cqe.syndrome = syndrome_of(status);
+  cqe.opcode_qpn = opcode_qpn;
+  cqe.wqe_counter = counter;
+  std::lock_guard<SpinLock> hold(lock_);
+  if (claim()) publish(cqe, cqe_opcode, false);
+}
+
+void CompletionRing::arm() {
+  const uint32_t word = Be32::from_raw(__atomic_load_n(&doorbell_[1], __ATOMIC_ACQUIRE));
+  std::lock_guard<SpinLock> hold(lock_);
+  armed_ = word & kArmSolicitedOnly ? Armed::kSolicited : Armed::kAny;
+  // What came between the program's last look and this call counts as well.
+  const uint32_t newest = armed_ == Armed::kSolicited ? last_solicited_ : produced_;
+  const uint32_t unseen = (newest - word) & kCqIndexMask;
+  if (unseen != 0 && unseen < kCqIndexMask / 2) raise(true);
+}
+
+// Holding an event back for a period would need a timer per queue; a ConnectX may report early, and so does
+// this.
+void CompletionRing::moderate(uint16_t count, uint16_t period_us) {
+  std::lock_guard<SpinLock> hold(lock_);
+  moderation_ = period_us == 0 ? count : 0;
+}
+
+Outcome CompletionRing::resize(const hw::QueueMemory& ring) {
+  std::lock_guard<SpinLock> hold(lock_);
+  const uint32_t consumed = Be32::from_raw(__atomic_load_n(&doorbell_[0], __ATOMIC_ACQUIRE));
+  const uint32_t unread = (produced_ - consumed) & kCqIndexMask;
+  if (unread > ring.entries) return Error{EINVAL, "more completions wait than the new size holds"};
+  const hw::QueueMemory old = ring_;
+  for (uint32_t i = 0; i < unread && i < old.entries; i++) {
+    const uint32_t index = produced_ - unread + i;
+    ring_ = old;
+    const std::byte* from = entry(index);
+    ring_ = ring;
+    std::byte* to = entry(index);
+    std::memcpy(to, from, sizeof(Cqe));
+    auto& last = reinterpret_cast<Cqe*>(to)->opcode_owner;
+    last = static_cast<uint8_t>((last & ~1) | (index / ring.entries & 1));
+  }
+  ring_ = ring;
+  return Done{};
+}
+
+}  // namespace verbatim::connectx

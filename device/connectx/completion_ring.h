@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "base/spinlock.h"
+#include "device/connectx/formats.h"
+#include "device/hw/hca.h"
+#include "engine/work.h"
+
+namespace verbatim::connectx {
+
+/// A completion queue in ConnectX format. Thread safe: many queue pairs push, the program consumes without a
+/// lock here.
+///
+/// An entry belongs to software when its owner bit equals the parity of the lap it was written in. The event
+/// is armed by the doorbell record's second word and fires once.
+class CompletionRing {
+ public:
+  /// `overrun_alarm` is set when this or another queue of the device has overrun.
+  CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSink& sink, std::atomic<bool>& overrun_alarm);
+
+  struct Received {
+    uint8_t cqe_opcode;
+    bool solicited;
+    uint32_t flags_rqpn, user_index, immediate_raw, bytes, qpn;
+    uint16_t counter;
+  };
+  void push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter, uint32_t bytes);
+  void push_receive(const Received& received);
+  void push_error(uint8_t cqe_opcode, engine::Status status, uint8_t detail, uint32_t opcode_qpn,
+                  uint32_t user_index, uint16_t counter);
+
+  void arm();
+  /// EINVAL: what the program has not yet read does not fit.
+  Outcome resize(const hw::QueueMemory& ring);
+  /// An armed event waits for `count` completions; a period asks for one no later than that, so it is never
+  /// held back.
+  void moderate(uint16_t count, uint16_t period_us);
+  bool overrun() const { return overrun_.load(std::memory_order_relaxed); }
+
+ private:
+  std::byte* entry(uint32_t index) const;
+  bool claim();
+  template <class T>
+  void publish(const T& cqe, uint8_t opcode, bool solicited);
+  void raise(bool solicited);
+
+  hw::QueueMemory ring_;
+  uint32_t* doorbell_;
+  const bool ignore_overrun_;
+  hw::Cq& face_;
+  hw::EventSink& sink_;
+  std::atomic<bool>& overrun_alarm_;
+  SpinLock lock_;
+  uint32_t produced_ = 0;        ///< running index of the next entry
+  uint32_t last_solicited_ = 0;  ///< running index after the newest solicited or failed one
+  enum class Armed : uint8_t { kNo, kAny, kSolicited } armed_ = Armed::kNo;
+  uint32_t moderation_ = 0;  ///< completions per event, 0 or 1: every one
+  uint32_t unreported_ = 0;  ///< since the last event
+  std::atomic<bool> overrun_{false};
+};
+
+}  // namespace verbatim::connectx

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/connectx_hca.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/fault_copy.h"
+#include "device/connectx/hardware_clock.h"
+#include "device/connectx/limits.h"
+
+namespace verbatim::connectx {
+
+namespace {
+
+constexpr uint32_t kRoceOverhead =
+    14 + 40 + 8 + 12 + 16 + 4 + 4;  // Ethernet, IPv6, UDP, BTH, RETH, ICRC, FCS
+
+bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+Outcome check_queue(const hw::QueueMemory& memory, const char* which) {
+  if (!memory.base || !power_of_two(memory.entries) || !power_of_two(memory.stride) ||
+      memory.bytes < static_cast<size_t>(memory.entries) * memory.stride)
+    return Error{EINVAL, std::string("the ") + which + " queue's memory does not fit its entries"};
+  return Done{};
+}
+
+}  // namespace
+
+ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity)
+    : engine_(engine), sink_(sink), limits_(connectx7_limits(identity.node_guid)) {
+  install_fault_guard();
+  refresh_fault_guard();
+}
+
+ConnectxHca::~ConnectxHca() = default;
+
+void ConnectxHca::count(int kind, int change) {
+  engine_.published().header.objects[kind].fetch_add(static_cast<uint32_t>(change),
+                                                     std::memory_order_relaxed);
+}
+
+hw::PortState ConnectxHca::port() {
+  hw::PortState state;
+  state.active = engine_.host().link_up();
+  state.gid_entries = engine_.host().gid_count();
+  state.pkey_entries = limits_.max_pkeys;
+  uint32_t smallest = UINT32_MAX;
+  for (uint32_t i = 0; i < state.gid_entries; i++) {
+    const hw::GidEntry entry = engine_.host().gid(i);
+    if (!entry.gid.is_zero() && entry.mtu != 0) smallest = std::min(smallest, entry.mtu);
+  }
+  state.active_mtu = 256;
+  for (const uint32_t mtu : {512u, 1024u, 2048u, 4096u})
+    if (smallest >= mtu + kRoceOverhead) state.active_mtu = mtu;
+  return state;
+}
+
+Expected<uint16_t> ConnectxHca::pkey(uint32_t index) {
+  if (index >= limits_.max_pkeys) return Error{EINVAL, "the P_Key table has only entry 0"};
+  return uint16_t{0xffff};
+}
+
+uint64_t ConnectxHca::hardware_clock() { return hardware_ticks(); }
+
+Expected<hw::Cq*> ConnectxHca::create_cq(const hw::CqSpec& spec) {
+  refresh_fault_guard();
+  if (Outcome fits = check_queue(spec.ring, "completion"); !fits) return fits.error();
+  if (!spec.doorbell || (spec.ring.stride != 64 && spec.ring.stride != 128))
+    return Error{EINVAL, "a completion queue needs a doorbell record and entries of 64 or 128 bytes"};
+  auto cq = std::make_unique<CqObject>(spec, sink_, overrun_alarm_);
+  std::lock_guard<std::mutex> hold(lock_);
+  if (cqs_.size() >= limits_.max_cq) return Error{ENOMEM, "all completion queues of the device are in use"};
+  cq->number = next_cq_++ & 0xffffff;
+  cqs_.push_back(cq.get());
+  count(3, 1);
+  return static_cast<hw::Cq*>(cq.release());
+}
+
+Outcome ConnectxHca::destroy_cq(hw::Cq* face) {
+  auto* cq = static_cast<CqObject*>(face);
+  {
+    std::lock_guard<std::mutex> hold(cq->lock);
+    if (!cq->users.empty()) return Error{EBUSY, "queue pairs still complete into the completion queue"};
+  }
+  std::lock_guard<std::mutex> hold(lock_);
+  std::erase(cqs_, cq);
+  delete cq;
+  count(3, -1);
+  return Done{};
+}
+
+Outcome ConnectxHca::resize_cq(hw::Cq* face, const hw::QueueMemory& ring) {
+  if (Outcome fits = check_queue(ring, "completion"); !fits) return fits;
+  return static_cast<CqObject*>(face)->ring.resize(ring);
+}
+
+Outcome ConnectxHca::moderate_cq(hw::Cq* face, uint16_t count, uint16_t period_us) {
+  static_cast<CqObject*>(face)->ring.moderate(count, period_us);
+  return Done{};
+}
+
+void ConnectxHca::arm_cq(hw::Cq* face) {
+  static_cast<CqObject*>(face)->ring.arm();
+  // The program is about to sleep: from now on peers wake the engine thread.
+  if (!engine_.fabric().want_wake(true) && engine_.fabric().pending()) engine_.host().wake_engine_thread();
+}
+
+Expected<hw::Srq*> ConnectxHca::create_srq(const hw::SrqSpec& spec) {
+  if (Outcome fits = check_queue(spec.ring, "shared receive"); !fits) return fits.error();
+  if (!spec.pd || !spec.doorbell || spec.ring.entries > 65536 || spec.ring.stride < 32)
+    return Error{EINVAL,
+                 "a shared receive queue needs a domain, a doorbell record, and at most 65536 entries of 32 "
+                 "bytes or more"};
+  auto srq = std::make_unique<SrqObject>(spec, sink_);
+  std::lock_guard<std::mutex> hold(lock_);
+  srq->number = next_srq_++ & 0xffffff;
+  if (spec.limit) srq->ring.set_limit(spec.limit);
+  srq->pd->users++;
+  srqs_++;
+  count(5, 1);
+  return static_cast<hw::Srq*>(srq.release());
+}
+
+Outcome ConnectxHca::destroy_srq(hw::Srq* face) {
+  auto* srq = static_cast<SrqObject*>(face);
+  if (srq->users != 0) return Error{EBUSY, "queue pairs still use the shared receive queue"};
+  srq->pd->users--;
+  srqs_--;
+  delete srq;
+  count(5, -1);
+  return Done{};
+}
+
+Outcome ConnectxHca::arm_srq(hw::Srq* face, uint32_t limit) {
+  static_cast<SrqObject*>(face)->ring.set_limit(limit);
+  return Done{};
+}
+
+uint32_t ConnectxHca::srq_limit(hw::Srq* face) { return static_cast<SrqObject*>(face)->ring.limit(); }
+
+Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
+  refresh_fault_guard();
+  if (!spec.pd || !spec.send_cq || !spec.receive_cq || !spec.doorbell)
+    return Error{EINVAL, "a queue pair needs a domain, two completion queues and a doorbell record"};
+  if (Outcome fits = spec.send.entries ? check_queue(spec.send, "send") : Outcome(Done{}); !fits)
+    return fits.error();
+  if (Outcome fits = spec.receive.entries ? check_queue(spec.receive, "receive") : Outcome(Done{}); !fits)
+    return fits.error();
+  if (spec.send.entries > 32768 || spec.receive.entries > 32768 ||
+      (spec.send.entries && spec.send.stride != kBasicBlock))
+    return Error{EINVAL,
+                 "queue sizes are beyond the device's: 32768 blocks of 64 bytes, 32768 receive entries"};
+  auto qp = std::make_unique<QpObject>(spec, sink_);
+  auto* srq = static_cast<SrqObject*>(spec.srq);
+  engine::QueuePairSpec wanted;
+  wanted.type = spec.type;
+  wanted.domain = spec.pd->number;
+  wanted.send = &qp->send;
+  wanted.receive = srq                    ? static_cast<engine::ReceiveQueue*>(&srq->ring)
+                   : spec.receive.entries ? &qp->receive
+                                          : nullptr;
+  wanted.shared_receive = srq != nullptr;
+  wanted.sink = qp.get();
+  wanted.events = qp.get();
+  wanted.send_entries = spec.send.entries;
+  Expected<engine::QueuePair*> made = engine_.create_queue_pair(wanted);
+  if (!made) return made.error();
+  qp->queue_pair = *made;
+  qp->number = (*made)->number();
+  qp->send.set_qpn(qp->number);
+  if (srq) srq->users++;
+  static_cast<PdObject*>(spec.pd)->users++;
+  for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
+    std::lock_guard<std::mutex> hold(cq->lock);
+    cq->users.push_back(qp.get());
+  }
+  count(4, 1);
+  return static_cast<hw::Qp*>(qp.release());
+}
+
+Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
+  auto* qp = static_cast<QpObject*>(face);
+  engine_.destroy_queue_pair(qp->queue_pair);
+  for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
+    std::lock_guard<std::mutex> hold(cq->lock);
+    std::erase(cq->users, qp);
+  }
+  if (qp->spec.srq) static_cast<SrqObject*>(qp->spec.srq)->users--;
+  static_cast<PdObject*>(qp->spec.pd)->users--;
+  delete qp;
+  count(4, -1);
+  return Done{};
+}
+
+Outcome ConnectxHca::modify_qp(hw::Qp* face, const hw::QpAttributes& attributes, uint32_t mask) {
+  auto* qp = static_cast<QpObject*>(face);
+  Outcome done = qp->queue_pair->modify(attributes, mask);
+  if (done && (mask & engine::kQpState) && attributes.state == hw::QpState::kReset) {
+    qp->send.reset();
+    qp->receive.reset();
+  }
+  return done;
+}
+
+hw::QpAttributes ConnectxHca::query_qp(hw::Qp* face) {
+  return static_cast<QpObject*>(face)->queue_pair->query();
+}
+
+Outcome ConnectxHca::attach_multicast(hw::Qp* face, const Gid& group) {
+  return engine_.attach_multicast(static_cast<QpObject*>(face)->queue_pair, group);
+}
+
+Outcome ConnectxHca::detach_multicast(hw::Qp* face, const Gid& group) {
+  return engine_.detach_multicast(static_cast<QpObject*>(face)->queue_pair, group);
+}
+
+void ConnectxHca::ring_send(hw::Qp* face) { static_cast<QpObject*>(face)->queue_pair->ring(); }
+
+void ConnectxHca::poll() {
+  engine_.note_program_poll();
+  engine_.progress();
+  if (overrun_alarm_.load(std::memory_order_relaxed)) fail_overrun();
+}
+
+// A completion queue that overran has lost completions: its queue pairs cannot be trusted any more.
+void ConnectxHca::fail_overrun() {
+  std::lock_guard<std::mutex> hold(lock_);
+  overrun_alarm_ = false;
+  for (CqObject* cq : cqs_) {
+    if (!cq->ring.overrun()) continue;
+    std::lock_guard<std::mutex> hold_users(cq->lock);
+    for (QpObject* qp : cq->users)
+      if (qp->queue_pair->state() != hw::QpState::kError)
+        qp->queue_pair->fail(hw::AsyncEvent::kQpFatal, "its completion queue overran: completions were lost");
+  }
+}
+
+}  // namespace verbatim::connectx

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "device/connectx/objects.h"
+
+namespace verbatim::connectx {
+
+/// Which one of several devices this is.
+struct Identity {
+  std::string name;        ///< mlx5_0
+  uint64_t node_guid = 0;  ///< host order
+};
+
+/// A soft ConnectX-7: decodes work queue entries of the real formats and runs them on the engine.
+class ConnectxHca final : public hw::Hca {
+ public:
+  ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity);
+  ~ConnectxHca() override;
+
+  const hw::Limits& limits() const override { return limits_; }
+  hw::PortState port() override;
+  hw::GidEntry gid(uint32_t index) override { return engine_.host().gid(index); }
+  Expected<uint16_t> pkey(uint32_t index) override;
+  uint64_t hardware_clock() override;
+
+  Expected<hw::Pd*> create_pd() override;
+  Outcome destroy_pd(hw::Pd*) override;
+
+  Expected<hw::Mr*> create_mr(const hw::MrSpec&) override;
+  Expected<hw::Mr*> create_null_mr(hw::Pd*) override;
+  Outcome modify_mr(hw::Mr*, uint32_t rereg_mask, const hw::MrSpec&) override;
+  Outcome destroy_mr(hw::Mr*) override;
+
+  Expected<hw::Cq*> create_cq(const hw::CqSpec&) override;
+  Outcome destroy_cq(hw::Cq*) override;
+  Outcome resize_cq(hw::Cq*, const hw::QueueMemory& ring) override;
+  Outcome moderate_cq(hw::Cq*, uint16_t count, uint16_t period_us) override;
+  void arm_cq(hw::Cq*) override;
+
+  Expected<hw::Srq*> create_srq(const hw::SrqSpec&) override;
+  Outcome destroy_srq(hw::Srq*) override;
+  Outcome arm_srq(hw::Srq*, uint32_t limit) override;
+  uint32_t srq_limit(hw::Srq*) override;
+
+  Expected<hw::Qp*> create_qp(const hw::QpSpec&) override;
+  Outcome destroy_qp(hw::Qp*) override;
+  Outcome modify_qp(hw::Qp*, const hw::QpAttributes&, uint32_t mask) override;
+  hw::QpAttributes query_qp(hw::Qp*) override;
+
+  Outcome attach_multicast(hw::Qp*, const Gid&) override;
+  Outcome detach_multicast(hw::Qp*, const Gid&) override;
+
+  void ring_send(hw::Qp*) override;
+  void poll() override;
+  void explain(uint32_t qpn, int status, const char* text) override { engine_.explain(qpn, status, 0, text); }
+
+ private:
+  Expected<hw::Mr*> make_mr(const hw::MrSpec& spec, uint32_t device_access);
+  Outcome check_mr(const hw::MrSpec& spec) const;
+  void fail_overrun();
+  void count(int kind, int change);
+
+  engine::Engine& engine_;
+  hw::EventSink& sink_;
+  hw::Limits limits_;
+  std::atomic<bool> overrun_alarm_{false};
+  std::mutex lock_;
+  std::vector<CqObject*> cqs_;
+  std::atomic<uint32_t> pds_{0}, mrs_{0}, srqs_{0};
+  uint32_t next_cq_ = 1, next_srq_ = 1;
+};
+
+}  // namespace verbatim::connectx

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Work and completion queue entries of a ConnectX (mlx5), as they lie in memory. Numbers are big-endian.
+// Source: the ConnectX programmer's reference manual as mlx5dv.h and prm_layouts.tsv show it.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace verbatim::connectx {
+
+/// A big-endian number in memory.
+template <class T>
+class Big {
+ public:
+  Big() = default;
+  Big(T value) : raw_(swap(value)) {}
+  operator T() const { return swap(raw_); }
+  /// As it lies in memory, for values that are opaque to the device (immediate data).
+  T raw() const { return raw_; }
+  static Big from_raw(T raw) {
+    Big made;
+    made.raw_ = raw;
+    return made;
+  }
+
+ private:
+  static T swap(T value) {
+    if constexpr (std::endian::native == std::endian::big) return value;
+    if constexpr (sizeof(T) == 2) return __builtin_bswap16(value);
+    if constexpr (sizeof(T) == 4) return __builtin_bswap32(value);
+    if constexpr (sizeof(T) == 8) return __builtin_bswap64(value);
+  }
+  T raw_;
+};
+using Be16 = Big<uint16_t>;
+using Be32 = Big<uint32_t>;
+using Be64 = Big<uint64_t>;
+
+inline constexpr uint32_t kBasicBlock = 64;   ///< bytes of a send queue block
+inline constexpr uint32_t kSegmentUnit = 16;  ///< bytes counted by the DS field
+inline constexpr uint32_t kInlineFlag = 0x80000000;
+inline constexpr uint32_t kInvalidKey = 0x100;  ///< ends a receive entry's list
+inline constexpr uint32_t kExtendedAv = 0x80000000;
+inline constexpr uint32_t kReceiveDoorbell = 0;
+inline constexpr uint32_t kSendDoorbell = 1;
+
+enum WqeOpcode : uint8_t {
+  kOpNop = 0x00,
+  kOpSendInvalidate = 0x01,
+  kOpWrite = 0x08,
+  kOpWriteImmediate = 0x09,
+  kOpSend = 0x0a,
+  kOpSendImmediate = 0x0b,
+  kOpRead = 0x10,
+  kOpCompareSwap = 0x11,
+  kOpFetchAdd = 0x12,
+  kOpUmr = 0x25,
+};
+
+struct ControlSegment {
+  Be32 index_opcode;  ///< opmod 31..24, WQE index 23..8, opcode 7..0
+  Be32 qpn_ds;        ///< QPN 31..8, size in 16-byte units 5..0
+  uint8_t signature;
+  uint8_t reserved[2];
+  uint8_t flags;  ///< fence 7..5, completion 3..2, solicited 1
+  Be32 immediate;
+};
+inline constexpr uint8_t kCompletionAlways = 0x08;
+inline constexpr uint8_t kSolicitedEvent = 0x02;
+inline constexpr uint8_t kFenceShift = 5;
+inline constexpr uint8_t kFence = 4 << kFenceShift;
+inline constexpr uint8_t kFenceSmall = 1 << kFenceShift;
+
+struct RemoteSegment {
+  Be64 address;
+  Be32 rkey;
+  uint32_t reserved;
+};
+struct AtomicSegment {
+  Be64 swap_or_add;
+  Be64 compare;
+};
+struct DataSegment {
+  Be32 byte_count;  ///< 0 means 2^31
+  Be32 lkey;
+  Be64 address;
+};
+struct InlineSegment {
+  Be32 byte_count;  ///< with kInlineFlag; the bytes follow, padded to 16 together with this word
+};
+struct DatagramSegment {
+  Be32 qkey;
+  uint32_t reserved;
+  Be32 dest_qpn;  ///< bit 31: the extended form, always here
+  uint8_t rate_sl;
+  uint8_t fl_mlid;
+  Be16 rlid;                 ///< UDP source port for RoCE v2
+  uint8_t source_gid_index;  ///< this device's own use of a reserved byte: which GID the packet leaves from
+  uint8_t reserved1[3];
+  uint8_t rmac[6];
+  uint8_t traffic_class;
+  uint8_t hop_limit;
+  Be32 gid_flow;  ///< bit 30: GRH present, flow label 19..0
+  uint8_t rgid[16];
+};
+inline constexpr uint32_t kGrhPresent = 1u << 30;
+/// What follows the control segment of a memory key update that only frees a key (local invalidate).
+struct UmrControlSegment {
+  uint8_t flags;
+  uint8_t reserved[3];
+  Be16 klm_octowords;
+  Be16 translation_offset;
+  Be64 key_mask;
+  uint8_t reserved1[32];
+};
+inline constexpr uint8_t kUmrInline = 1 << 7;
+inline constexpr uint64_t kUmrMaskFree = 1ull << 29;
+struct UmrKeySegment {
+  uint8_t free;  ///< bit 6
+  uint8_t rest[63];
+};
+inline constexpr uint8_t kUmrKeyFree = 1 << 6;
+struct SharedNextSegment {
+  uint8_t reserved[2];
+  Be16 next_index;
+  uint8_t signature;
+  uint8_t reserved1[11];
+};
+
+static_assert(sizeof(ControlSegment) == 16 && sizeof(RemoteSegment) == 16 && sizeof(AtomicSegment) == 16);
+static_assert(sizeof(DataSegment) == 16 && sizeof(InlineSegment) == 4 && sizeof(SharedNextSegment) == 16);
+static_assert(sizeof(DatagramSegment) == 48 && offsetof(DatagramSegment, rmac) == 20 &&
+              offsetof(DatagramSegment, rgid) == 32);
+static_assert(sizeof(UmrControlSegment) == 48 && sizeof(UmrKeySegment) == 64);
+
+enum CqeOpcode : uint8_t {
+  kCqeRequest = 0,
+  kCqeWriteImmediate = 1,
+  kCqeSend = 2,
+  kCqeSendImmediate = 3,
+  kCqeSendInvalidate = 4,
+  kCqeRequestError = 13,
+  kCqeReceiveError = 14,
+  kCqeInvalid = 15,
+};
+
+enum CqeSyndrome : uint8_t {
+  kSyndromeLocalLength = 0x01,
+  kSyndromeLocalQpOperation = 0x02,
+  kSyndromeLocalProtection = 0x04,
+  kSyndromeFlushed = 0x05,
+  kSyndromeWindowBind = 0x06,
+  kSyndromeBadResponse = 0x10,
+  kSyndromeLocalAccess = 0x11,
+  kSyndromeRemoteInvalidRequest = 0x12,
+  kSyndromeRemoteAccess = 0x13,
+  kSyndromeRemoteOperation = 0x14,
+  kSyndromeRetryExceeded = 0x15,
+  kSyndromeRnrRetryExceeded = 0x16,
+  kSyndromeRemoteAborted = 0x22,
+};
+
+/// A completion queue entry (the second half of one of 128 bytes).
+struct Cqe {
+  uint8_t reserved0[22];
+  Be16 slid;
+  Be32 flags_rqpn;  ///< GRH kind 29..28, service level or, on RoCE, kind of network header 27..24, source
+                    ///< QPN 23..0
+  uint8_t reserved1[4];
+  Be32 user_index;
+  Be32 immediate;
+  uint8_t reserved2[4];
+  Be32 byte_count;
+  Be64 timestamp;
+  Be32 opcode_qpn;  ///< opcode of the work queue entry 31..24, QPN 23..0
+  Be16 wqe_counter;
+  uint8_t signature;
+  uint8_t opcode_owner;  ///< opcode 7..4, solicited 1, owner 0; written last
+};
+struct ErrorCqe {
+  uint8_t reserved0[32];
+  Be32 user_index;
+  uint8_t reserved1[16];
+  uint8_t hardware_syndrome;
+  uint8_t hardware_type;
+  uint8_t vendor_syndrome;
+  uint8_t syndrome;
+  Be32 opcode_qpn;
+  Be16 wqe_counter;
+  uint8_t signature;
+  uint8_t opcode_owner;
+};
+static_assert(sizeof(Cqe) == 64 && offsetof(Cqe, flags_rqpn) == 24 && offsetof(Cqe, byte_count) == 44 &&
+              offsetof(Cqe, timestamp) == 48 && offsetof(Cqe, opcode_owner) == 63);
+static_assert(sizeof(ErrorCqe) == 64 && offsetof(ErrorCqe, vendor_syndrome) == 54 &&
+              offsetof(ErrorCqe, opcode_qpn) == 56);
+
+/// Network header kinds in flags_rqpn on a RoCE port.
+inline constexpr uint32_t kL3Grh = 0, kL3Ipv6 = 1, kL3Ipv4 = 2;
+
+/// Arm word of a CQ doorbell record.
+inline constexpr uint32_t kArmSolicitedOnly = 1u << 24;
+inline constexpr uint32_t kCqIndexMask = 0xffffff;
+
+}  // namespace verbatim::connectx

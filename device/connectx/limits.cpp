@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/limits.h"
+
+#include "device/connectx/hardware_clock.h"
+#include "engine/published.h"
+
+namespace verbatim::connectx {
+
+hw::Limits connectx7_limits(uint64_t node_guid) {
+  hw::Limits limits;
+  limits.firmware = "28.39.1002";
+  limits.node_guid = node_guid;
+  limits.vendor_id = 0x02c9;
+  limits.vendor_part_id = 4129;
+  limits.hardware_version = 0;
+  limits.max_mr_bytes = UINT64_MAX;
+  limits.max_qp = 131072 - 8 * 16;  // number blocks less the numbers kept free in each
+  limits.max_qp_wr = 32768;
+  limits.max_sge = 30;
+  limits.max_sge_rd = 30;
+  limits.max_inline = 960;
+  limits.max_cq = 1u << 24;
+  limits.max_cqe = 4194303;
+  limits.max_mr = engine::kKeysMax - 2;
+  limits.max_pd = 1u << 23;
+  limits.max_ah = INT32_MAX;
+  limits.max_srq = 1u << 23;
+  limits.max_srq_wr = 32767;
+  limits.max_srq_sge = 31;
+  limits.max_qp_rd_atomic = 16;
+  limits.max_qp_init_rd_atomic = 16;
+  limits.max_res_rd_atomic = 16 * limits.max_qp;
+  limits.max_mcast_grp = 1024;
+  limits.max_mcast_qp_attach = 240;
+  limits.max_total_mcast_qp_attach = 1024 * 240;
+  limits.max_pkeys = 1;
+  limits.timestamp_khz = hardware_clock_khz();
+  limits.max_send_message_bytes = 1u << 30;
+  return limits;
+}
+
+}  // namespace verbatim::connectx

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "device/hw/hca.h"
+
+namespace verbatim::connectx {
+
+/// What a ConnectX-7 reports, as far as it works here.
+hw::Limits connectx7_limits(uint64_t node_guid);
+
+}  // namespace verbatim::connectx

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Protection domains and memory regions.
+#include <cerrno>
+
+#include "base/fault_copy.h"
+#include "device/connectx/connectx_hca.h"
+#include "device/connectx/memory_range.h"
+
+namespace verbatim::connectx {
+
+namespace {
+
+// Numbers are unique in the process, so that several devices of it can share the engine's key table.
+std::atomic<uint32_t> next_domain{1};
+
+bool is_implicit(const hw::MrSpec& spec) {
+  return (spec.access & engine::kOnDemand) && spec.address == 0 && spec.length == UINT64_MAX;
+}
+
+engine::KeyTable::Spec key_spec(const hw::MrSpec& spec, uint32_t device_access) {
+  return {spec.pd->number, spec.access | device_access, spec.start, spec.length, spec.address};
+}
+
+}  // namespace
+
+Expected<hw::Pd*> ConnectxHca::create_pd() {
+  if (pds_.fetch_add(1) >= limits_.max_pd) {
+    pds_--;
+    return Error{ENOMEM, "all protection domains of the device are in use"};
+  }
+  auto* pd = new PdObject;
+  pd->number = next_domain.fetch_add(1) & 0xffffff;
+  count(1, 1);
+  return static_cast<hw::Pd*>(pd);
+}
+
+Outcome ConnectxHca::destroy_pd(hw::Pd* face) {
+  auto* pd = static_cast<PdObject*>(face);
+  if (pd->users != 0) return Error{EBUSY, "the protection domain still has objects"};
+  delete pd;
+  pds_--;
+  count(1, -1);
+  return Done{};
+}
+
+Outcome ConnectxHca::check_mr(const hw::MrSpec& spec) const {
+  constexpr uint32_t kNeedsLocalWrite = engine::kRemoteWrite | engine::kRemoteAtomic;
+  constexpr uint32_t kKnown = engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead |
+                              engine::kRemoteAtomic | engine::kMwBind | engine::kZeroBased |
+                              engine::kOnDemand | engine::kHugetlb | engine::kRelaxedOrdering;
+  if (spec.access & ~kKnown & ~0x3ff00000u) return Error{EINVAL, "unknown access flags"};
+  if ((spec.access & kNeedsLocalWrite) && !(spec.access & engine::kLocalWrite))
+    return Error{EINVAL, "remote write and remote atomic access need local write access too"};
+  if (is_implicit(spec)) return Done{};
+  if (spec.length == 0) return Error{EINVAL, "the region's length is 0"};
+  if (spec.address + spec.length < spec.address || spec.start + spec.length - 1 < spec.start)
+    return Error{EINVAL, "the region wraps around the address space"};
+  if (spec.access & engine::kOnDemand) return Done{};
+  return check_range(spec.address, spec.length,
+                     (spec.access & (engine::kLocalWrite | kNeedsLocalWrite)) != 0);
+}
+
+Expected<hw::Mr*> ConnectxHca::make_mr(const hw::MrSpec& spec, uint32_t device_access) {
+  Expected<uint32_t> key = engine_.keys().create(key_spec(spec, device_access));
+  if (!key) return key.error();
+  auto* mr = new MrObject;
+  mr->spec = spec;
+  mr->lkey = mr->rkey = *key;
+  mr->null_region = device_access != 0;
+  static_cast<PdObject*>(spec.pd)->users++;
+  mrs_++;
+  count(2, 1);
+  return static_cast<hw::Mr*>(mr);
+}
+
+Expected<hw::Mr*> ConnectxHca::create_mr(const hw::MrSpec& spec) {
+  refresh_fault_guard();
+  if (!spec.pd) return Error{EINVAL, "a memory region needs a protection domain"};
+  if (Outcome sound = check_mr(spec); !sound) return sound.error();
+  return make_mr(spec, 0);
+}
+
+Expected<hw::Mr*> ConnectxHca::create_null_mr(hw::Pd* pd) {
+  hw::MrSpec spec;
+  spec.pd = pd;
+  spec.length = UINT64_MAX;
+  spec.access = engine::kLocalWrite | engine::kRemoteRead | engine::kRemoteWrite;
+  return make_mr(spec, engine::kNullRegion);
+}
+
+Outcome ConnectxHca::modify_mr(hw::Mr* face, uint32_t mask, const hw::MrSpec& wanted) {
+  auto* mr = static_cast<MrObject*>(face);
+  if (mr->null_region) return Error{EINVAL, "the null region cannot be changed"};
+  hw::MrSpec spec = mr->spec;
+  if (mask & kTranslation)
+    spec.address = wanted.address, spec.length = wanted.length, spec.start = wanted.start;
+  if (mask & kPd) spec.pd = wanted.pd;
+  if (mask & kAccess) spec.access = wanted.access;
+  if (Outcome sound = check_mr(spec); !sound) return sound;
+  static_cast<PdObject*>(spec.pd)->users++;
+  engine_.keys().replace(mr->lkey, key_spec(spec, 0));
+  static_cast<PdObject*>(mr->spec.pd)->users--;
+  mr->spec = spec;
+  return Done{};
+}
+
+Outcome ConnectxHca::destroy_mr(hw::Mr* face) {
+  auto* mr = static_cast<MrObject*>(face);
+  engine_.keys().destroy(mr->lkey);
+  static_cast<PdObject*>(mr->spec.pd)->users--;
+  mrs_--;
+  count(2, -1);
+  delete mr;
+  return Done{};
+}
+
+}  // namespace verbatim::connectx

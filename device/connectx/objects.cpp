@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/objects.h"
+
+namespace verbatim::connectx {
+
+namespace {
+
+uint8_t cqe_opcode(engine::Opcode opcode) {
+  switch (opcode) {
+    case engine::Opcode::kWriteImmediate:
+      return kCqeWriteImmediate;
+    case engine::Opcode::kSendImmediate:
+      return kCqeSendImmediate;
+    case engine::Opcode::kSendInvalidate:
+      return kCqeSendInvalidate;
+    case engine::Opcode::kSend:
+    case engine::Opcode::kWrite:
+    case engine::Opcode::kRead:
+    case engine::Opcode::kCompareSwap:
+    case engine::Opcode::kFetchAdd:
+    case engine::Opcode::kLocalInvalidate:
+    case engine::Opcode::kNop:
+      return kCqeSend;
+  }
+  return kCqeSend;
+}
+
+}  // namespace
+
+QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
+    : spec(s),
+      sink(event_sink),
+      send_cq(static_cast<CqObject*>(s.send_cq)),
+      receive_cq(static_cast<CqObject*>(s.receive_cq)),
+      send(s.send, s.doorbell, s.type == hw::QpType::kUd, send_cq->ring, s.user_index),
+      receive(s.receive, s.doorbell) {
+  owner = s.owner;
+}
+
+void QpObject::complete(const engine::ReceiveCompletion& done) {
+  if (done.status != engine::Status::kSuccess) {
+    receive_cq->ring.push_error(kCqeReceiveError, done.status, done.vendor_detail, number, spec.user_index,
+                                static_cast<uint16_t>(done.index));
+    return;
+  }
+  CompletionRing::Received cqe;
+  cqe.cqe_opcode = cqe_opcode(done.opcode);
+  cqe.solicited = done.solicited;
+  // On a RoCE port the service level field of a datagram's entry tells which network header lies in front.
+  const uint32_t header = done.is_ipv4 ? kL3Ipv4 : kL3Ipv6;
+  cqe.flags_rqpn = done.has_grh ? 1u << 28 | header << 24 | done.src_qpn
+                                : static_cast<uint32_t>(done.service_level & 0xf) << 24 | done.src_qpn;
+  cqe.user_index = spec.user_index;
+  cqe.immediate_raw =
+      done.opcode == engine::Opcode::kSendInvalidate ? Be32(done.immediate).raw() : done.immediate;
+  cqe.bytes = done.bytes;
+  cqe.qpn = number;
+  cqe.counter = static_cast<uint16_t>(done.index);
+  receive_cq->ring.push_receive(cqe);
+}
+
+}  // namespace verbatim::connectx

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/connectx/completion_ring.h"
+#include "device/connectx/receive_ring.h"
+#include "device/connectx/send_ring.h"
+#include "device/hw/hca.h"
+#include "engine/engine.h"
+#include "engine/queue_pair.h"
+
+namespace verbatim::connectx {
+
+// The device's objects behind the faces that the host side holds. `users` counts what stands in the way of
+// destroying.
+
+struct PdObject : hw::Pd {
+  std::atomic<uint32_t> users{0};
+};
+
+struct MrObject : hw::Mr {
+  hw::MrSpec spec;
+  bool null_region = false;
+};
+
+struct QpObject;
+
+struct CqObject : hw::Cq {
+  CqObject(const hw::CqSpec& spec, hw::EventSink& sink, std::atomic<bool>& overrun_alarm)
+      : ring(spec, *this, sink, overrun_alarm) {
+    owner = spec.owner;
+  }
+  CompletionRing ring;
+  std::mutex lock;
+  std::vector<QpObject*> users;  ///< queue pairs that complete here; one entry per use
+};
+
+struct SrqObject : hw::Srq {
+  SrqObject(const hw::SrqSpec& spec, hw::EventSink& sink)
+      : pd(static_cast<PdObject*>(spec.pd)),
+        ring(spec.ring, spec.doorbell, [this, &sink](hw::AsyncEvent event) { sink.on_async(event, owner); }) {
+    owner = spec.owner;
+  }
+  PdObject* pd;
+  std::atomic<uint32_t> users{0};
+  SharedRing ring;
+};
+
+struct QpObject final : hw::Qp, engine::ReceiveSink, engine::QueuePairEvents {
+  QpObject(const hw::QpSpec& spec, hw::EventSink& sink);
+
+  void complete(const engine::ReceiveCompletion& completion) override;
+  void on_event(hw::AsyncEvent event) override { sink.on_async(event, owner); }
+
+  const hw::QpSpec spec;
+  hw::EventSink& sink;
+  CqObject* const send_cq;
+  CqObject* const receive_cq;
+  SendRing send;
+  ReceiveRing receive;
+  engine::QueuePair* queue_pair = nullptr;
+};
+
+}  // namespace verbatim::connectx

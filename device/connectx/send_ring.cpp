@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/send_ring.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/connectx/completion_ring.h"
+
+namespace verbatim::connectx {
+
+using engine::Opcode;
+using engine::SendWork;
+using engine::Sge;
+
+namespace {
+
+constexpr uint32_t kUnitsPerBlock = kBasicBlock / kSegmentUnit;
+constexpr uint32_t kDatagramUnits = sizeof(DatagramSegment) / kSegmentUnit;
+constexpr const char* kTooShort = "the work queue entry ends before its opcode's segments do";
+
+uint8_t wqe_opcode(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kSend:
+      return kOpSend;
+    case Opcode::kSendImmediate:
+      return kOpSendImmediate;
+    case Opcode::kSendInvalidate:
+      return kOpSendInvalidate;
+    case Opcode::kWrite:
+      return kOpWrite;
+    case Opcode::kWriteImmediate:
+      return kOpWriteImmediate;
+    case Opcode::kRead:
+      return kOpRead;
+    case Opcode::kCompareSwap:
+      return kOpCompareSwap;
+    case Opcode::kFetchAdd:
+      return kOpFetchAdd;
+    case Opcode::kLocalInvalidate:
+      return kOpUmr;
+    case Opcode::kNop:
+      return kOpNop;
+  }
+  return kOpNop;
+}
+
+}  // namespace
+
+const std::byte* SendRing::at(uint32_t index, uint32_t offset) const {
+  const size_t bytes = static_cast<size_t>(blocks_) * kBasicBlock;
+  return base_ + ((static_cast<size_t>(index) * kBasicBlock + offset) & (bytes - 1));
+}
+
+template <class T>
+T SendRing::read(uint32_t index, uint32_t unit) const {
+  T value;
+  // Segments are multiples of 16 bytes in a queue of 64-byte blocks, but one of several units may wrap.
+  auto* to = reinterpret_cast<std::byte*>(&value);
+  for (uint32_t done = 0; done < sizeof(T); done += kSegmentUnit)
+    std::memcpy(to + done, at(index, unit * kSegmentUnit + done), kSegmentUnit);
+  return value;
+}
+
+// Basic blocks rung and not yet passed at `index`.
+uint32_t SendRing::waiting(uint32_t index) const {
+  const uint32_t counter = __atomic_load_n(&doorbell_[kSendDoorbell], __ATOMIC_ACQUIRE);
+  return (Be32::from_raw(counter) - index) & 0xffff;
+}
+
+engine::SendQueue::Fetch SendRing::fetch(uint32_t index, SendWork& work, uint32_t& next,
+                                         const char*& reason) {
+  const uint32_t blocks = waiting(index);
+  if (blocks == 0 || broken_) return Fetch::kNone;
+  next = index + 1;
+  if (blocks > blocks_) {
+    // Nothing after this can be believed: end one entry with the reason, then stand still until the next
+    // reset.
+    broken_ = true;
+    reason = "the send doorbell record runs ahead of the queue by more than it holds";
+    return Fetch::kBad;
+  }
+  const auto control = read<ControlSegment>(index, 0);
+  const uint32_t units = control.qpn_ds & 0x3f;
+  const uint32_t size = (units + kUnitsPerBlock - 1) / kUnitsPerBlock;
+  if (units == 0 || size > blocks) {
+    next = index + blocks;
+    reason =
+        units == 0 ? "the work queue entry's size is 0" : "the work queue entry is longer than what was rung";
+    return Fetch::kBad;
+  }
+  next = index + size;
+  work.signaled = (control.flags & kCompletionAlways) != 0;
+  work.solicited = (control.flags & kSolicitedEvent) != 0;
+  work.fence = control.flags >> kFenceShift >= 2;
+  if (control.qpn_ds >> 8 != qpn_) {
+    reason = "the work queue entry names another queue pair";
+    return Fetch::kBad;
+  }
+  reason = decode(index, units, control, work);
+  return reason ? Fetch::kBad : Fetch::kWork;
+}
+
+const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegment& control,
+                             SendWork& work) const {
+  uint32_t unit = 1;
+  if (datagrams_) {
+    if (units < unit + kDatagramUnits) return kTooShort;
+    if (const char* why = decode_datagram(index, work)) return why;
+    unit += kDatagramUnits;
+  }
+  work.immediate = control.immediate.raw();
+  bool remote = false, atomic = false;
+  switch (static_cast<WqeOpcode>(control.index_opcode & 0xff)) {
+    case kOpNop:
+      work.opcode = Opcode::kNop;
+      return nullptr;
+    case kOpUmr: {
+      constexpr uint32_t kUmrUnits = (sizeof(UmrControlSegment) + sizeof(UmrKeySegment)) / kSegmentUnit;
+      if (units < unit + kUmrUnits) return kTooShort;
+      const auto update = read<UmrControlSegment>(index, unit);
+      if (!(update.flags & kUmrInline) || update.key_mask != kUmrMaskFree)
+        return "memory key updates other than a local invalidate are not offered";
+      work.opcode = Opcode::kLocalInvalidate;
+      work.immediate = control.immediate;
+      return nullptr;
+    }
+    case kOpSend:
+      work.opcode = Opcode::kSend;
+      break;
+    case kOpSendImmediate:
+      work.opcode = Opcode::kSendImmediate;
+      break;
+    case kOpSendInvalidate:
+      work.opcode = Opcode::kSendInvalidate;
+      work.immediate = control.immediate;
+      break;
+    case kOpWrite:
+      work.opcode = Opcode::kWrite, remote = true;
+      break;
+    case kOpWriteImmediate:
+      work.opcode = Opcode::kWriteImmediate, remote = true;
+      break;
+    case kOpRead:
+      work.opcode = Opcode::kRead, remote = true;
+      break;
+    case kOpCompareSwap:
+      work.opcode = Opcode::kCompareSwap, remote = atomic = true;
+      break;
+    case kOpFetchAdd:
+      work.opcode = Opcode::kFetchAdd, remote = atomic = true;
+      break;
+    default:
+      return "unknown opcode in the work queue entry";
+  }
+  if (units < unit + remote + atomic) return kTooShort;
+  if (remote) {
+    const auto segment = read<RemoteSegment>(index, unit++);
+    work.remote_address = segment.address;
+    work.rkey = segment.rkey;
+  }
+  if (atomic) {
+    const auto segment = read<AtomicSegment>(index, unit++);
+    work.swap_or_add = segment.swap_or_add;
+    work.compare = segment.compare;
+  }
+  return decode_data(index, unit, units, work);
+}
+
+const char* SendRing::decode_datagram(uint32_t index, SendWork& work) const {
+  const auto segment = read<DatagramSegment>(index, 1);
+  if (!(segment.dest_qpn & kExtendedAv)) return "the address vector is not of the extended form";
+  engine::Destination& to = work.destination;
+  to.qpn = segment.dest_qpn & 0xffffff;
+  to.qkey = segment.qkey;
+  to.service_level = segment.rate_sl & 0xf;
+  to.source_gid_index = segment.source_gid_index;
+  to.traffic_class = segment.traffic_class;
+  to.hop_limit = segment.hop_limit;
+  to.flow_label = segment.gid_flow & 0xfffff;
+  std::memcpy(to.gid.bytes.data(), segment.rgid, sizeof segment.rgid);
+  return nullptr;
+}
+
+const char* SendRing::decode_data(uint32_t index, uint32_t unit, uint32_t units, SendWork& work) const {
+  while (unit < units) {
+    const auto segment = read<DataSegment>(index, unit);
+    const uint32_t count = segment.byte_count;
+    if (count & kInlineFlag) {
+      if (const char* why = decode_inline(index, unit, units, count & ~kInlineFlag, work)) return why;
+      continue;
+    }
+    if (work.sge_count == engine::kSgeMax) return "more scatter/gather elements than the device takes";
+    work.sges[work.sge_count++] = {segment.address, count ? count : 1u << 31, segment.lkey};
+    unit++;
+  }
+  return nullptr;
+}
+
+const char* SendRing::decode_inline(uint32_t index, uint32_t& unit, uint32_t units, uint32_t length,
+                                    SendWork& work) const {
+  const uint32_t size = (sizeof(InlineSegment) + length + kSegmentUnit - 1) / kSegmentUnit;
+  if (length > units * kSegmentUnit || unit + size > units)
+    return "inline data is longer than the work queue entry";
+  uint32_t offset = unit * kSegmentUnit + sizeof(InlineSegment);
+  while (length > 0) {
+    if (work.sge_count == engine::kSgeMax) return "more scatter/gather elements than the device takes";
+    const std::byte* from = at(index, offset);
+    const size_t to_end = static_cast<size_t>(base_ + static_cast<size_t>(blocks_) * kBasicBlock - from);
+    const uint32_t run = static_cast<uint32_t>(std::min<size_t>(length, to_end));
+    work.inline_mask |= 1u << work.sge_count;
+    work.sges[work.sge_count++] = {reinterpret_cast<uint64_t>(from), run, 0};
+    offset += run;
+    length -= run;
+  }
+  unit += size;
+  return nullptr;
+}
+
+void SendRing::complete(const engine::SendCompletion& done) {
+  const uint32_t opcode_qpn = static_cast<uint32_t>(wqe_opcode(done.opcode)) << 24 | qpn_;
+  if (done.status != engine::Status::kSuccess)
+    completions_.push_error(kCqeRequestError, done.status, done.vendor_detail, opcode_qpn, user_index_,
+                            static_cast<uint16_t>(done.index));
+  else if (done.signaled)
+    completions_.push_request(opcode_qpn, user_index_, static_cast<uint16_t>(done.index), done.bytes);
+}
+
+}  // namespace verbatim::connectx

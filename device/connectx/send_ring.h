@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "device/connectx/formats.h"
+#include "device/hw/hca.h"
+#include "engine/work.h"
+
+namespace verbatim::connectx {
+
+class CompletionRing;
+
+/// A send queue in ConnectX format. The memory may be written by the program at any time: each segment is
+/// copied once and checked then. Used under the requester's lock.
+class SendRing final : public engine::SendQueue {
+ public:
+  /// `memory.entries` basic blocks, a power of two.
+  SendRing(const hw::QueueMemory& memory, const uint32_t* doorbell, bool datagrams,
+           CompletionRing& completions, uint32_t user_index)
+      : base_(static_cast<const std::byte*>(memory.base)),
+        blocks_(memory.entries),
+        doorbell_(doorbell),
+        datagrams_(datagrams),
+        completions_(completions),
+        user_index_(user_index) {}
+
+  void set_qpn(uint32_t qpn) { qpn_ = qpn; }
+  void reset() { broken_ = false; }
+
+  Fetch fetch(uint32_t index, engine::SendWork& work, uint32_t& next, const char*& reason) override;
+  void complete(const engine::SendCompletion& completion) override;
+
+ private:
+  template <class T>
+  T read(uint32_t index, uint32_t unit) const;
+  const std::byte* at(uint32_t index, uint32_t offset) const;
+  uint32_t waiting(uint32_t index) const;
+  const char* decode(uint32_t index, uint32_t units, const ControlSegment& control,
+                     engine::SendWork& work) const;
+  const char* decode_datagram(uint32_t index, engine::SendWork& work) const;
+  const char* decode_data(uint32_t index, uint32_t unit, uint32_t units, engine::SendWork& work) const;
+  const char* decode_inline(uint32_t index, uint32_t& unit, uint32_t units, uint32_t length,
+                            engine::SendWork& work) const;
+
+  const std::byte* base_;
+  const uint32_t blocks_;
+  const uint32_t* doorbell_;
+  const bool datagrams_;
+  CompletionRing& completions_;
+  const uint32_t user_index_;
+  uint32_t qpn_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace verbatim::connectx
