@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "agent/device_config.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+namespace verbatim::agent {
+
+namespace {
+
+constexpr size_t kDevicesMax = 32;
+constexpr size_t kNameMax = 63;  // IBV_SYSFS_NAME_MAX less its end
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() <= 3 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_name(const std::string& text) {
+  return !text.empty() && text.size() <= kNameMax && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  });
+}
+
+}  // namespace
+
+Expected<std::vector<DeviceConfig>> parse_devices(const std::string& text) {
+  std::vector<DeviceConfig> devices;
+  if (text.empty() || is_number(text)) {
+    const size_t count = text.empty() ? 1 : std::stoul(text);
+    if (count > kDevicesMax) return Error{EINVAL, "VERBATIM_DEVICES asks for more than 32 devices"};
+    for (size_t i = 0; i < count; i++) devices.push_back({"mlx5_" + std::to_string(i), "mlx5"});
+    return devices;
+  }
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    const size_t colon = item.find(':');
+    const DeviceConfig device{item.substr(0, colon),
+                              colon == std::string::npos ? "mlx5" : item.substr(colon + 1)};
+    if (!is_name(device.name))
+      return Error{EINVAL, "VERBATIM_DEVICES: '" + device.name + "' is not a device name"};
+    if (device.kind != "mlx5")
+      return Error{EINVAL, "VERBATIM_DEVICES: there is no kind '" + device.kind + "'; the kinds are: mlx5"};
+    if (std::any_of(devices.begin(), devices.end(), [&](const auto& d) { return d.name == device.name; }))
+      return Error{EINVAL, "VERBATIM_DEVICES names " + device.name + " twice"};
+    if (devices.size() == kDevicesMax) return Error{EINVAL, "VERBATIM_DEVICES asks for more than 32 devices"};
+    devices.push_back(device);
+    at = end + 1;
+  }
+  return devices;
+}
+
+Expected<std::vector<DeviceConfig>> configured_devices() {
+  const char* text = std::getenv("VERBATIM_DEVICES");
+  return parse_devices(text ? text : "");
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/expected.h"
+
+namespace verbatim::agent {
+
+/// A device that the environment asks for.
+struct DeviceConfig {
+  std::string name;  ///< "mlx5_0"
+  std::string kind;  ///< "mlx5"
+};
+
+/// Understands VERBATIM_DEVICES: nothing: mlx5_0; a number: that many mlx5 devices; else a list of
+/// name[:kind], separated by commas. EINVAL: the reason says what is wrong and which kinds there are.
+Expected<std::vector<DeviceConfig>> parse_devices(const std::string& text);
+Expected<std::vector<DeviceConfig>> configured_devices();
+
+}  // namespace verbatim::agent

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What the agent shows every process of its user read-only: who has which slot, the GID table, multicast
+// groups. One writer; parts that change as a whole are sequence locked (odd while being written).
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/gid.h"
+#include "engine/host.h"
+#include "wire/link/shm/neighborhood.h"
+
+namespace verbatim::agent {
+
+inline constexpr uint32_t kGidsMax = 256;
+inline constexpr uint32_t kGroupsMax = 1024;
+
+struct DirectorySlot {
+  std::atomic<uint64_t> generation;  ///< 0: free
+  std::atomic<uint32_t> pid;         ///< as the agent sees it
+  std::atomic<uint32_t> primary;     ///< first slot of the same process
+};
+
+struct DirectoryGroup {
+  Gid group;
+  uint64_t members[wire::kSlotsMax / 64];  ///< by primary slot
+};
+
+struct Directory {
+  static constexpr uint64_t kMagic = 0x5645524449523031;
+  uint64_t magic;
+  std::atomic<uint32_t> link_up;
+  DirectorySlot slots[wire::kSlotsMax];
+  std::atomic<uint32_t> gid_sequence;
+  std::atomic<uint32_t> gid_count;  ///< entries in use or once used
+  engine::GidEntry gids[kGidsMax];
+  std::atomic<uint32_t> group_sequence;
+  std::atomic<uint32_t> group_count;
+  DirectoryGroup groups[kGroupsMax];
+};
+
+}  // namespace verbatim::agent

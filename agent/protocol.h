@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What processes and the agent say to each other: fixed-size records over a SOCK_SEQPACKET socket in the
+// abstract name space, descriptors beside them. A process asks, the agent answers each request once, in
+// order. Notices come over a second socket that the process hands over when it joins.
+
+#include <string>
+
+#include "base/gid.h"
+#include "wire/link/shm/neighborhood.h"
+
+namespace verbatim::agent {
+
+inline constexpr uint32_t kVersion = 1;
+
+enum class Ask : uint32_t {
+  kJoin,  ///< descriptors: published, inbound, wake, notices. slot and generation non-zero: take mine back
+  kExtraSlot,  ///< another slot for queue pair numbers; `slot` non-zero: take it back
+  kIntroduce,  ///< handles of the owner of `slot`
+  kJoinGroup,
+  kLeaveGroup,
+  kList,     ///< the next live process with a slot above `slot`; answers with its published memory
+  kHistory,  ///< the error reason number `index` of processes that have gone, oldest first
+};
+
+struct Request {
+  uint32_t version;
+  Ask ask;
+  uint32_t slot;
+  uint32_t index;
+  uint64_t generation;
+  Gid group;
+  char program[32];
+};
+
+struct Answer {
+  uint32_t version;
+  int32_t error;  ///< errno value, 0: done
+  uint32_t slot;
+  uint32_t primary;
+  uint64_t generation;
+  uint32_t pid;
+  uint32_t qpn;
+  uint32_t status;
+  uint32_t reserved;
+  uint64_t time_ns;
+  char program[32];
+  char text[224];  ///< why not, or the reason asked for
+};
+
+enum class Event : uint32_t { kGone, kGidsChanged, kLinkUp, kLinkDown };
+
+struct Notice {
+  Event event;
+  uint32_t slot;
+  uint64_t generation;
+};
+
+/// Most descriptors beside one record.
+inline constexpr int kFilesMax = 4;
+
+/// Sends one record with `count` descriptors. Never raises SIGPIPE. False: errno tells.
+bool send_record(int socket, const void* record, size_t bytes, const int* files, int count);
+/// Receives one record of exactly `bytes`; the descriptors that came (at most kFilesMax, close-on-exec)
+/// belong to the caller, also when false is returned. errno 0 with false: the other end has closed, or sent
+/// something else.
+bool receive_record(int socket, void* record, size_t bytes, int* files, int& count);
+void close_files(int* files, int count);
+
+/// "verbatim/<uid>", or what VERBATIM_AGENT_SOCKET says.
+std::string agent_name();
+/// The name whose binding proves that a living process owns a slot.
+std::string slot_name(const std::string& agent, uint32_t slot);
+/// Binds a socket of `type` to an abstract name; -1 with errno (EADDRINUSE: somebody has it).
+int bind_name(const std::string& name, int type);
+/// Connects to an abstract name; -1 with errno (ECONNREFUSED: nobody is there).
+int connect_name(const std::string& name);
+
+}  // namespace verbatim::agent

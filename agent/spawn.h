@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "base/expected.h"
+
+namespace verbatim::agent {
+
+/// Where verbatimd is: VERBATIM_AGENT, or beside this library or program (../bin, ./), or where it is
+/// installed. ENOENT: the reason lists the places.
+Expected<std::string> find_agent();
+
+/// Starts it and returns when it can be asked. The program around this notices nothing: no signal when the
+/// helper ends, no inherited descriptors, terminal or signal mask. Thread safe.
+Outcome start_agent();
+
+}  // namespace verbatim::agent
