@@ -32,7 +32,11 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
   refresh_fault_guard();
 }
 
-ConnectxHca::~ConnectxHca() = default;
+// Peers must find nothing of a closed device: its queue pairs and keys go, whatever the program left behind.
+ConnectxHca::~ConnectxHca() {
+  while (QpObject* qp = qps_.first()) (void)destroy_qp(qp);
+  while (MrObject* mr = mrs_list_.first()) (void)destroy_mr(mr);
+}
 
 void ConnectxHca::count(int kind, int change) {
   engine_.published().header.objects[kind].fetch_add(static_cast<uint32_t>(change),
@@ -116,7 +120,6 @@ Expected<hw::Srq*> ConnectxHca::create_srq(const hw::SrqSpec& spec) {
   srq->number = next_srq_++ & 0xffffff;
   if (spec.limit) srq->ring.set_limit(spec.limit);
   srq->pd->users++;
-  srqs_++;
   count(5, 1);
   return static_cast<hw::Srq*>(srq.release());
 }
@@ -125,7 +128,6 @@ Outcome ConnectxHca::destroy_srq(hw::Srq* face) {
   auto* srq = static_cast<SrqObject*>(face);
   if (srq->users != 0) return Error{EBUSY, "queue pairs still use the shared receive queue"};
   srq->pd->users--;
-  srqs_--;
   delete srq;
   count(5, -1);
   return Done{};
@@ -175,11 +177,17 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
     cq->users.push_back(qp.get());
   }
   count(4, 1);
+  std::lock_guard<std::mutex> hold(lock_);
+  qps_.add(qp.get());
   return static_cast<hw::Qp*>(qp.release());
 }
 
 Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
   auto* qp = static_cast<QpObject*>(face);
+  {
+    std::lock_guard<std::mutex> hold(lock_);
+    qps_.remove(qp);
+  }
   engine_.destroy_queue_pair(qp->queue_pair);
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
     std::lock_guard<std::mutex> hold(cq->lock);

@@ -70,7 +70,9 @@ class ConnectxHca final : public hw::Hca {
   std::atomic<bool> overrun_alarm_{false};
   std::mutex lock_;
   std::vector<CqObject*> cqs_;
-  std::atomic<uint32_t> pds_{0}, mrs_{0}, srqs_{0};
+  LinkedList<QpObject> qps_;
+  LinkedList<MrObject> mrs_list_;
+  std::atomic<uint32_t> pds_{0};
   uint32_t next_cq_ = 1, next_srq_ = 1;
 };
 

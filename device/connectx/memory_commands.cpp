@@ -68,8 +68,9 @@ Expected<hw::Mr*> ConnectxHca::make_mr(const hw::MrSpec& spec, uint32_t device_a
   mr->lkey = mr->rkey = *key;
   mr->null_region = device_access != 0;
   static_cast<PdObject*>(spec.pd)->users++;
-  mrs_++;
   count(2, 1);
+  std::lock_guard<std::mutex> hold(lock_);
+  mrs_list_.add(mr);
   return static_cast<hw::Mr*>(mr);
 }
 
@@ -108,8 +109,11 @@ Outcome ConnectxHca::destroy_mr(hw::Mr* face) {
   auto* mr = static_cast<MrObject*>(face);
   engine_.keys().destroy(mr->lkey);
   static_cast<PdObject*>(mr->spec.pd)->users--;
-  mrs_--;
   count(2, -1);
+  {
+    std::lock_guard<std::mutex> hold(lock_);
+    mrs_list_.remove(mr);
+  }
   delete mr;
   return Done{};
 }

@@ -18,11 +18,37 @@ namespace verbatim::connectx {
 // The device's objects behind the faces that the host side holds. `users` counts what stands in the way of
 // destroying.
 
+/// An object's place in the list of its device, which takes down what is left when it is closed.
+template <class T>
+struct Linked {
+  T* previous = nullptr;
+  T* next = nullptr;
+};
+
+template <class T>
+class LinkedList {
+ public:
+  void add(T* object) {
+    object->next = first_;
+    if (first_) first_->previous = object;
+    first_ = object;
+  }
+  void remove(T* object) {
+    (object->previous ? object->previous->next : first_) = object->next;
+    if (object->next) object->next->previous = object->previous;
+    object->previous = object->next = nullptr;
+  }
+  T* first() const { return first_; }
+
+ private:
+  T* first_ = nullptr;
+};
+
 struct PdObject : hw::Pd {
   std::atomic<uint32_t> users{0};
 };
 
-struct MrObject : hw::Mr {
+struct MrObject : hw::Mr, Linked<MrObject> {
   hw::MrSpec spec;
   bool null_region = false;
 };
@@ -50,7 +76,7 @@ struct SrqObject : hw::Srq {
   SharedRing ring;
 };
 
-struct QpObject final : hw::Qp, engine::ReceiveSink, engine::QueuePairEvents {
+struct QpObject final : hw::Qp, Linked<QpObject>, engine::ReceiveSink, engine::QueuePairEvents {
   QpObject(const hw::QpSpec& spec, hw::EventSink& sink);
 
   void complete(const engine::ReceiveCompletion& completion) override;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/engine_thread.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+namespace verbatim::runtime {
+
+namespace {
+
+constexpr uint64_t kLingerNs = 30'000;       ///< keep looking this long after work was found
+constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
+constexpr uint64_t kWatchMaxNs = 4'000'000;
+constexpr uint64_t kSweepNs = 20'000'000;        ///< how often dead peers are looked for at most
+constexpr uint64_t kAgentRetryNs = 200'000'000;  ///< between tries to find a lost agent
+
+}  // namespace
+
+EngineThread::EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,
+                           agent::NoticeSink& notices, const Clock& clock)
+    : engine_(engine), fabric_(fabric), agent_(agent), notices_(notices), clock_(clock) {
+  // Signals belong to the program's threads; faults must reach the guard of fault_copy.
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "verbatim");
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+EngineThread::~EngineThread() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  wake();
+  thread_.join();
+}
+
+void EngineThread::wake() {
+  wanted_.store(true, std::memory_order_seq_cst);
+  if (!asleep_.load(std::memory_order_seq_cst)) return;
+  const uint64_t one = 1;
+  (void)!write(fabric_.wake_fd(), &one, sizeof one);
+}
+
+void EngineThread::run() {
+  uint32_t polls_seen = engine_.program_polls();
+  uint64_t watch_ns = kWatchMinNs, worked_ns = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const uint64_t now = clock_.now_ns();
+    const uint64_t next = engine_.step(now);
+    const uint32_t polls = engine_.program_polls();
+    if (next <= now) {
+      worked_ns = now;
+      sched_yield();
+    } else if (polls != polls_seen) {
+      polls_seen = polls;
+      fabric_.want_wake(false);
+      sleep(std::min(next, now + watch_ns), now);
+      watch_ns = std::min(watch_ns * 2, kWatchMaxNs);
+    } else if (now < worked_ns + kLingerNs) {
+      sched_yield();
+    } else {
+      watch_ns = kWatchMinNs;
+      fabric_.want_wake(true);
+      if (!fabric_.pending()) sleep(next, now);
+    }
+  }
+}
+
+void EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
+  if (agent_.fd() < 0) until_ns = std::min(until_ns, now_ns + kAgentRetryNs);
+  asleep_.store(true, std::memory_order_seq_cst);
+  if (!wanted_.exchange(false, std::memory_order_seq_cst)) {
+    pollfd files[2] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}};
+    timespec wait;
+    const uint64_t span = until_ns == kNever ? 0 : until_ns - now_ns;
+    wait.tv_sec = static_cast<time_t>(span / 1'000'000'000);
+    wait.tv_nsec = static_cast<long>(span % 1'000'000'000);
+    const int ready = ppoll(files, 2, until_ns == kNever ? nullptr : &wait, nullptr);
+    asleep_.store(false, std::memory_order_relaxed);
+    uint64_t count;
+    if (ready > 0 && files[0].revents) (void)!read(fabric_.wake_fd(), &count, sizeof count);
+    if ((ready > 0 && files[1].revents) || files[1].fd < 0) agent_.handle_notices(notices_);
+    const uint64_t now = clock_.now_ns();
+    if (now - swept_ns_ > kSweepNs && ready > 0) {
+      swept_ns_ = now;
+      fabric_.sweep(engine_);
+    }
+  }
+  asleep_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace verbatim::runtime

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "agent/client.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "wire/link/shm/shm_fabric.h"
+
+namespace verbatim::runtime {
+
+/// Runs the engine when no program thread does, and sleeps when there is nothing to run.
+///
+///  work found            -> again at once, and for a short while after
+///  program threads poll  -> stay away, look again after a while (1 to 4 ms)
+///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
+///
+/// All signals are blocked in it but those that a fault raises.
+class EngineThread {
+ public:
+  EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,
+               agent::NoticeSink& notices, const Clock& clock);
+  ~EngineThread();
+
+  /// Makes it look for work if it sleeps. Thread safe, cheap when it is awake.
+  void wake();
+  /// In a forked child the thread does not exist: forgets it.
+  void abandon() { thread_.detach(); }
+
+ private:
+  void run();
+  void sleep(uint64_t until_ns, uint64_t now_ns);
+
+  engine::Engine& engine_;
+  wire::shm::ShmFabric& fabric_;
+  agent::AgentClient& agent_;
+  agent::NoticeSink& notices_;
+  const Clock& clock_;
+  std::atomic<bool> stop_{false}, asleep_{false}, wanted_{false};
+  uint64_t swept_ns_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace verbatim::runtime

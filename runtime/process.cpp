@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+#include "runtime/process.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "agent/client.h"
+#include "agent/device_config.h"
+#include "agent/gid_table.h"
+#include "device/connectx/connectx_hca.h"
+#include "engine/engine.h"
+#include "runtime/engine_thread.h"
+#include "wire/link/shm/shm_fabric.h"
+
+namespace verbatim::runtime {
+
+namespace {
+
+std::string program_name() {
+  char name[32] = {};
+  if (FILE* file = fopen("/proc/self/comm", "re")) {
+    if (!fgets(name, sizeof name, file)) name[0] = 0;
+    fclose(file);
+  }
+  name[strcspn(name, "\n")] = 0;
+  return name;
+}
+
+bool wants_explanations_aloud() {
+  const char* set = std::getenv("VERBATIM_EXPLAIN");
+  return set && *set && *set != '0';
+}
+
+/// Everything that a process with an open device has. Members are taken down in reverse order.
+class Process final : public engine::Host, public agent::NoticeSink {
+ public:
+  static Expected<std::unique_ptr<Process>> start();
+  ~Process() override { thread_.reset(); }
+
+  engine::Engine& engine() { return *engine_; }
+  void add(hw::EventSink& sink);
+  void remove(hw::EventSink& sink);
+  void after_fork_child();
+
+  // engine::Host
+  uint32_t gid_count() const override { return agent_->gid_count(); }
+  engine::GidEntry gid(uint32_t index) const override { return agent_->gid(index); }
+  bool link_up() const override { return agent_->link_up(); }
+  Outcome join(const Gid& group) override { return agent_->join_group(group); }
+  Outcome leave(const Gid& group) override { return agent_->leave_group(group); }
+  Expected<uint32_t> qpn_slot(uint32_t block) override;
+  void wake_engine_thread() override {
+    if (thread_) thread_->wake();
+  }
+
+  // agent::NoticeSink, on the engine thread
+  void on_gone(uint32_t slot, uint64_t generation) override {
+    fabric_->peer_gone(slot, generation, *engine_);
+  }
+  void on_gids_changed() override { tell(hw::AsyncEvent::kGidChange); }
+  void on_link(bool up) override { tell(up ? hw::AsyncEvent::kPortActive : hw::AsyncEvent::kPortError); }
+
+ private:
+  void tell(hw::AsyncEvent event);
+
+  SystemClock clock_;
+  std::unique_ptr<agent::AgentClient> agent_;
+  std::unique_ptr<wire::shm::ShmFabric> fabric_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::mutex sinks_lock_;
+  std::vector<hw::EventSink*> sinks_;
+  std::unique_ptr<EngineThread> thread_;
+};
+
+Expected<std::unique_ptr<Process>> Process::start() {
+  auto made = std::make_unique<Process>();
+  auto fabric = wire::shm::ShmFabric::create(sizeof(engine::Published), made->clock_);
+  if (!fabric) return fabric.error();
+  made->fabric_ = std::move(*fabric);
+  const std::string program = program_name();
+  const wire::PeerHandles handles = made->fabric_->handles();
+  auto agent = agent::AgentClient::join(handles.published, handles.inbound, handles.wake, program);
+  if (!agent) return agent.error();
+  made->agent_ = std::move(*agent);
+  made->fabric_->attach(*made->agent_, made->agent_->slot(), made->agent_->generation());
+  made->engine_ = std::make_unique<engine::Engine>(*made->fabric_, *made, made->clock_);
+  made->engine_->explain_aloud(wants_explanations_aloud());
+  engine::PublishedHeader& header = made->engine_->published().header;
+  header.pid = static_cast<uint32_t>(getpid());
+  std::snprintf(header.program, sizeof header.program, "%s", program.c_str());
+  made->fabric_->set_receiver(*made->engine_);
+  made->thread_ =
+      std::make_unique<EngineThread>(*made->engine_, *made->fabric_, *made->agent_, *made, made->clock_);
+  return made;
+}
+
+Expected<uint32_t> Process::qpn_slot(uint32_t block) {
+  if (block == 0) return agent_->slot();
+  Expected<uint32_t> slot = agent_->extra_slot();
+  if (slot) fabric_->add_own_slot(*slot);
+  return slot;
+}
+
+void Process::add(hw::EventSink& sink) {
+  std::lock_guard<std::mutex> hold(sinks_lock_);
+  sinks_.push_back(&sink);
+}
+
+void Process::remove(hw::EventSink& sink) {
+  std::lock_guard<std::mutex> hold(sinks_lock_);
+  std::erase(sinks_, &sink);
+}
+
+void Process::tell(hw::AsyncEvent event) {
+  std::lock_guard<std::mutex> hold(sinks_lock_);
+  for (hw::EventSink* sink : sinks_) sink->on_async(event, nullptr);
+}
+
+void Process::after_fork_child() {
+  thread_->abandon();
+  fabric_->after_fork_child();
+  agent_->after_fork_child();
+}
+
+// The present process, while a device is open. Never destroyed by exit: threads may still be at work then.
+struct Present {
+  std::mutex lock;
+  Process* process = nullptr;
+  uint32_t users = 0;
+};
+Present& present() {
+  static Present* const kept = new Present;
+  return *kept;
+}
+
+void before_fork() { present().lock.lock(); }
+void after_fork_parent() { present().lock.unlock(); }
+void after_fork_child() {
+  Present& now = present();
+  // What the parent opened stays the parent's: the child forgets it and may open its own.
+  if (now.process) now.process->after_fork_child();
+  now.process = nullptr;
+  now.users = 0;
+  now.lock.unlock();
+}
+
+class OpenConnectx final : public OpenDevice {
+ public:
+  OpenConnectx(Process& process, const DeviceEntry& device, hw::EventSink& sink)
+      : process_(process),
+        sink_(sink),
+        hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink,
+                                                     connectx::Identity{device.name, device.guid})) {
+    process_.add(sink);
+    process_.engine().published().header.objects[0].fetch_add(1);
+  }
+  ~OpenConnectx() override;
+  hw::Hca& hca() override { return *hca_; }
+
+ private:
+  Process& process_;
+  hw::EventSink& sink_;
+  std::unique_ptr<connectx::ConnectxHca> hca_;
+};
+
+OpenConnectx::~OpenConnectx() {
+  Present& now = present();
+  std::lock_guard<std::mutex> hold(now.lock);
+  if (now.process != &process_) {  // in the child of a fork: what it holds is the parent's
+    (void)hca_.release();
+    return;
+  }
+  hca_.reset();
+  process_.remove(sink_);
+  process_.engine().published().header.objects[0].fetch_sub(1);
+  if (--now.users > 0) return;
+  delete now.process;
+  now.process = nullptr;
+}
+
+}  // namespace
+
+Expected<std::vector<DeviceEntry>> list_devices() {
+  auto configured = agent::configured_devices();
+  if (!configured) return configured.error();
+  bool up = false;
+  const std::vector<engine::GidEntry> gids = agent::gid_order(agent::host_addresses(up));
+  uint64_t guid = 0;
+  for (int i = 8; i < 16 && !gids.empty(); i++) guid = guid << 8 | gids[0].gid.bytes[static_cast<size_t>(i)];
+  std::vector<DeviceEntry> devices;
+  for (const agent::DeviceConfig& each : *configured) {
+    const auto index = static_cast<uint32_t>(devices.size());
+    devices.push_back({each.name, each.kind, index, guid + index});
+  }
+  return devices;
+}
+
+Expected<std::unique_ptr<OpenDevice>> open_device(const DeviceEntry& device, hw::EventSink& sink) {
+  static const int registered = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+  (void)registered;
+  Present& now = present();
+  std::lock_guard<std::mutex> hold(now.lock);
+  if (!now.process) {
+    Expected<std::unique_ptr<Process>> started = Process::start();
+    if (!started) {
+      if (wants_explanations_aloud())
+        std::fprintf(stderr, "verbatim: %s cannot be opened: %s\n", device.name.c_str(),
+                     started.error().reason.c_str());
+      return started.error();
+    }
+    now.process = started->release();
+  }
+  now.users++;
+  return std::unique_ptr<OpenDevice>(new OpenConnectx(*now.process, device, sink));
+}
+
+}  // namespace verbatim::runtime
