@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The host side of a ConnectX: queues as a program fills and reads them. It knows the formats of the entries
+// and the doorbell records; everything else is said to the device through hw::Hca.
+//
+// A send queue is a ring of 64-byte blocks. Its counters run freely: `head` counts posted work requests,
+// `block` the blocks they took, `tail` the work requests known to have completed. Beside each block lies a
+// SendSlot, looked up by the block index that a completion carries.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/spinlock.h"
+#include "device/connectx/formats.h"
+#include "device/hw/hca.h"
+#include "lib/ibverbs/provider.h"
+#include "lib/mlx5/queue_memory.h"
+
+namespace verbatim::mlx5 {
+
+struct CompletionQueue;
+struct QueuePair;
+struct SharedReceiveQueue;
+
+inline constexpr uint32_t kBlock = connectx::kBasicBlock;
+inline constexpr uint32_t kUnit = connectx::kSegmentUnit;
+inline constexpr uint32_t kDescriptorBytesMax = 1024;  ///< of one send work queue entry
+inline constexpr uint32_t kUnitsMax = 63;              ///< that its size can say
+inline constexpr uint32_t kSendBlocksMax = 1u << 15;   ///< of one send queue
+
+/// Queue pairs by the user index that completions carry, in chunks that are made as needed. Look-ups take no
+/// lock.
+class QueuePairTable {
+ public:
+  ~QueuePairTable();
+  /// Gives the queue pair an index. False: all are taken, or no memory.
+  bool add(QueuePair& qp, uint32_t& index);
+  void remove(uint32_t index);
+  QueuePair* find(uint32_t index) const {
+    const auto* chunk = chunks_[index >> kChunkBits & (kChunks - 1)].load(std::memory_order_acquire);
+    return chunk != nullptr ? chunk[index & (kChunkEntries - 1)].load(std::memory_order_acquire) : nullptr;
+  }
+
+ private:
+  static constexpr uint32_t kChunkBits = 10, kChunkEntries = 1u << kChunkBits, kChunks = 1u << 10;
+  std::atomic<std::atomic<QueuePair*>*> chunks_[kChunks] = {};
+  std::mutex lock_;
+  std::vector<uint32_t> free_;
+  uint32_t next_ = 1;
+};
+
+/// What raw programs get for a UAR page.
+struct alignas(4096) DoorbellPage {
+  std::byte bytes[4096];
+};
+
+/// What this library keeps of an opened device.
+struct ContextState {
+  QueuePairTable queue_pairs;
+  DoorbellPage doorbell_page{};
+  static ContextState& of(verbs::Context& context) {
+    return *static_cast<ContextState*>(context.provider_data);
+  }
+};
+
+struct CompletionQueue : verbs::CompletionQueue {
+  SpinLock lock;
+  uint32_t consumed = 0;  ///< running index of the next entry to read
+  uint32_t entries = 0;   ///< power of two
+  std::byte* ring = nullptr;
+  uint32_t* doorbell = nullptr;
+  hw::Hca* hca = nullptr;
+  QueuePairTable* queue_pairs = nullptr;
+  QueuePair* last_qp = nullptr;  ///< of the entry read last; most completions come in runs
+  uint32_t last_index = 0;
+  uint32_t arm_sequence = 0;
+  const connectx::Cqe* current = nullptr;  ///< of an extended queue between start_poll and end_poll
+  QueuePair* current_qp = nullptr;
+  uint64_t clock_khz = 0;
+  QueueMemory memory;
+  DoorbellRecord record;
+  verbs::ProtectionDomain* domain = nullptr;  ///< with allocators, or nullptr
+
+  static CompletionQueue& of(ibv_cq* cq) {
+    return *static_cast<CompletionQueue*>(verbs::CompletionQueue::of(cq));
+  }
+  static CompletionQueue& of(ibv_cq_ex* cq) {
+    return *static_cast<CompletionQueue*>(verbs::CompletionQueue::of(cq));
+  }
+
+  connectx::Cqe* entry(uint32_t index) const {
+    return reinterpret_cast<connectx::Cqe*>(ring) + (index & (entries - 1));
+  }
+  /// The entry at running index `index` if the device has written it; nullptr otherwise.
+  connectx::Cqe* written(uint32_t index) const {
+    connectx::Cqe* cqe = entry(index);
+    const uint8_t last = __atomic_load_n(&cqe->opcode_owner, __ATOMIC_ACQUIRE);
+    const bool own = ((last ^ ((index & entries) != 0 ? 1 : 0)) & 1) == 0;
+    return own && last >> 4 != connectx::kCqeInvalid ? cqe : nullptr;
+  }
+  /// Tells the device how far it may write.
+  void publish_consumed() {
+    const connectx::Be32 word(consumed & connectx::kCqIndexMask);
+    __atomic_store_n(&doorbell[0], word.raw(), __ATOMIC_RELEASE);
+  }
+};
+
+/// Beside a block of the send queue where a work request begins.
+struct SendSlot {
+  uint64_t wr_id;
+  uint32_t completed;  ///< `tail` once it has completed
+};
+
+struct QueuePair : verbs::QueuePair {
+  // Send queue.
+  SpinLock send_lock;
+  uint32_t head = 0;
+  uint32_t block = 0;
+  std::atomic<uint32_t> tail{0};
+  uint32_t depth = 0;   ///< work requests that fit
+  uint32_t blocks = 0;  ///< power of two, 0: no send queue
+  std::byte* send_ring = nullptr;
+  SendSlot* slots = nullptr;
+  uint32_t* doorbell = nullptr;
+  hw::Hca* hca = nullptr;
+  uint32_t number = 0;
+  uint32_t user_index = 0;
+  uint32_t max_inline = 0;
+  uint32_t max_send_sge = 0;
+  uint16_t opcodes = 0;      ///< bit IBV_WR_x: may be posted on this type
+  uint8_t always_flags = 0;  ///< signal every work request
+  bool datagrams = false;
+  bool fence_next = false;  ///< after a local operation
+  // Batch under construction by the ibv_wr_ calls; see builders.cpp.
+  struct Batch {
+    int error = 0;
+    uint32_t count = 0;        ///< work requests begun
+    uint32_t first_block = 0;  ///< `block` before the batch
+    bool fence_next = false;   ///< `fence_next` before it
+    uint32_t units = 0;        ///< of the work request under construction; 0: none
+    std::byte* at = nullptr;   ///< where its next segment goes
+  } batch;
+  // Receive queue.
+  SpinLock receive_lock;
+  uint32_t receive_head = 0;
+  std::atomic<uint32_t> receive_tail{0};
+  uint32_t receive_entries = 0;  ///< power of two, 0: none, or an SRQ
+  uint32_t receive_stride = 0;
+  uint32_t max_receive_sge = 0;
+  std::byte* receive_ring = nullptr;
+  uint64_t* receive_ids = nullptr;
+  SharedReceiveQueue* srq = nullptr;
+
+  QueueMemory memory;
+  DoorbellRecord record;
+  std::unique_ptr<SendSlot[]> slot_storage;
+  std::unique_ptr<uint64_t[]> id_storage;
+
+  static QueuePair& of(ibv_qp* qp) { return *static_cast<QueuePair*>(verbs::QueuePair::of(qp)); }
+  static QueuePair& of(ibv_qp_ex* qp) { return of(&qp->qp_base); }
+
+  std::byte* send_end() const { return send_ring + static_cast<size_t>(blocks) * kBlock; }
+  std::byte* block_at(uint32_t index) const {
+    return send_ring + static_cast<size_t>(index & (blocks - 1)) * kBlock;
+  }
+  bool send_full(uint32_t waiting) const {
+    return head + waiting - tail.load(std::memory_order_acquire) >= depth;
+  }
+  /// The doorbell record, after all entries it covers are written. Then ring with hca->ring_send.
+  void publish_send() {
+    const connectx::Be32 word(block & 0xffff);
+    __atomic_store_n(&doorbell[connectx::kSendDoorbell], word.raw(), __ATOMIC_RELEASE);
+  }
+};
+
+struct SharedReceiveQueue : verbs::SharedReceiveQueue {
+  SpinLock lock;
+  uint32_t head = 0;  ///< first free entry
+  uint32_t tail = 0;  ///< last free entry; never used, so that the device always finds a link
+  uint16_t counter = 0;
+  uint32_t entries = 0;
+  uint32_t stride = 0;
+  std::byte* ring = nullptr;
+  uint32_t* doorbell = nullptr;
+  std::unique_ptr<uint64_t[]> ids;
+  QueueMemory memory;
+  DoorbellRecord record;
+
+  static SharedReceiveQueue& of(ibv_srq* srq) {
+    return *static_cast<SharedReceiveQueue*>(verbs::SharedReceiveQueue::of(srq));
+  }
+  connectx::SharedNextSegment* link_at(uint32_t index) const {
+    return reinterpret_cast<connectx::SharedNextSegment*>(ring + static_cast<size_t>(index) * stride);
+  }
+  /// Puts an entry that the device has used back on the free list.
+  void release(uint32_t index) {
+    const std::lock_guard guard(lock);
+    link_at(tail)->next_index = static_cast<uint16_t>(index);
+    tail = index;
+  }
+};
+
+struct AddressHandle : verbs::AddressHandle {
+  connectx::DatagramSegment vector{};
+};
+
+// Operations of the data path.
+int poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
+int request_notification(ibv_cq* cq, int solicited_only);
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+void install_extended_polling(CompletionQueue& cq);
+/// The ibv_wr_ calls for the operations in `flags` (IBV_QP_EX_WITH_x).
+void install_builders(QueuePair& qp, uint64_t flags);
+
+/// Takes the completions of a queue pair that is gone or reset out of a queue.
+void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq);
+
+// Making and releasing, for the provider table.
+verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_attr_ex& attributes,
+                                  bool extended);
+int resize_cq(verbs::CompletionQueue& cq, uint32_t entries);
+int destroy_cq(verbs::CompletionQueue& cq);
+void free_cq(verbs::CompletionQueue& cq);
+verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes);
+int modify_qp(verbs::QueuePair& qp, const hw::QpAttributes& attributes, uint32_t mask);
+int destroy_qp(verbs::QueuePair& qp);
+void free_qp(verbs::QueuePair& qp);
+verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr& attributes);
+int destroy_srq(verbs::SharedReceiveQueue& srq);
+void free_srq(verbs::SharedReceiveQueue& srq);
+verbs::AddressHandle* create_ah(verbs::ProtectionDomain& domain, const ibv_ah_attr& attributes);
+void free_ah(verbs::AddressHandle& ah);
+
+/// This library's operations; tells its devices apart from others'.
+extern const verbs::Provider kProvider;
+
+}  // namespace verbatim::mlx5

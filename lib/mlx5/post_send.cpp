@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// ibv_post_send: one work queue entry for each request of the list, then one doorbell.
+#include "lib/mlx5/send_entry.h"
+
+namespace verbatim::mlx5 {
+namespace {
+
+constexpr uint8_t kWqeOpcodes[] = {connectx::kOpWrite,
+                                   connectx::kOpWriteImmediate,
+                                   connectx::kOpSend,
+                                   connectx::kOpSendImmediate,
+                                   connectx::kOpRead,
+                                   connectx::kOpCompareSwap,
+                                   connectx::kOpFetchAdd,
+                                   connectx::kOpUmr,
+                                   connectx::kOpNop /* no windows */,
+                                   connectx::kOpSendInvalidate};
+
+constexpr unsigned int kSendFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+constexpr uint32_t kMayInline = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
+                                1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV;
+
+uint32_t immediate_of(const ibv_send_wr& wr) {
+  switch (wr.opcode) {
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_SEND_WITH_IMM:
+      return wr.imm_data;
+    case IBV_WR_SEND_WITH_INV:
+    case IBV_WR_LOCAL_INV:
+      return connectx::Be32(wr.invalidate_rkey).raw();
+    default:
+      return 0;
+  }
+}
+
+bool acceptable(const QueuePair& qp, const ibv_send_wr& wr) {
+  if (static_cast<uint32_t>(wr.opcode) >= sizeof kWqeOpcodes || (qp.opcodes >> wr.opcode & 1) == 0)
+    return false;
+  if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge) {
+    // Inline data is copied from any number of pieces, and a local invalidate has none.
+    if (wr.num_sge < 0 || (wr.send_flags & IBV_SEND_INLINE) == 0) return false;
+  }
+  if ((wr.send_flags & ~kSendFlags) != 0) return false;
+  return (wr.send_flags & IBV_SEND_INLINE) == 0 || (kMayInline >> wr.opcode & 1) != 0;
+}
+
+/// Units of the data, or -1: more than may be inline.
+int write_payload(QueuePair& qp, std::byte* at, const ibv_send_wr& wr) {
+  if ((wr.send_flags & IBV_SEND_INLINE) == 0) {
+    int units = 0;
+    for (int i = 0; i < wr.num_sge; i++) {
+      const ibv_sge& sge = wr.sg_list[i];
+      if (sge.length == 0) continue;
+      at = write_data(qp, at, sge.addr, sge.length, sge.lkey);
+      units++;
+    }
+    return units;
+  }
+  InlineWriter data(qp, at);
+  for (int i = 0; i < wr.num_sge; i++) {
+    const ibv_sge& sge = wr.sg_list[i];
+    if (sge.length > qp.max_inline - data.length()) return -1;
+    data.append(reinterpret_cast<const void*>(sge.addr), sge.length);
+  }
+  return static_cast<int>(data.close());
+}
+
+/// Returns 0 with the request written at `qp.block`, which then stands behind it; or an errno value, and
+/// nothing has changed.
+int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
+  if (qp.send_full(waiting)) return ENOMEM;
+  if (!acceptable(qp, wr)) return EINVAL;
+  std::byte* const start = qp.block_at(qp.block);
+  std::byte* at = advance(qp, start, sizeof(connectx::ControlSegment));
+  uint32_t units = 1;
+  if (qp.datagrams) {
+    write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
+    at = advance(qp, at, sizeof(connectx::DatagramSegment));
+    units += sizeof(connectx::DatagramSegment) / kUnit;
+  } else if (wr.opcode == IBV_WR_LOCAL_INV) {
+    units += write_invalidate(qp, at);
+  } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    const auto& atomic = wr.wr.atomic;
+    const bool swap = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+    at = write_remote(qp, at, atomic.remote_addr, atomic.rkey);
+    at = write_atomic(qp, at, swap ? atomic.swap : atomic.compare_add, swap ? atomic.compare_add : 0);
+    units += 2;
+  } else if (wr.opcode <= IBV_WR_RDMA_WRITE_WITH_IMM || wr.opcode == IBV_WR_RDMA_READ) {
+    at = write_remote(qp, at, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey);
+    units += 1;
+  }
+  if (wr.opcode != IBV_WR_LOCAL_INV) {
+    const int data = write_payload(qp, at, wr);
+    if (data < 0) return EINVAL;
+    units += static_cast<uint32_t>(data);
+  }
+  write_control(qp, start, kWqeOpcodes[wr.opcode], immediate_of(wr), control_flags(qp, wr.send_flags));
+  qp.fence_next = wr.opcode == IBV_WR_LOCAL_INV;
+  SendSlot& slot = qp.slots[qp.block & (qp.blocks - 1)];
+  slot.wr_id = wr.wr_id;
+  slot.completed = qp.head + waiting + 1;
+  finish_entry(qp, units);
+  return 0;
+}
+
+}  // namespace
+
+uint32_t write_invalidate(const QueuePair& qp, std::byte* at) {
+  auto& control = *reinterpret_cast<connectx::UmrControlSegment*>(at);
+  std::memset(static_cast<void*>(&control), 0, sizeof control);
+  control.flags = connectx::kUmrInline;
+  control.key_mask = connectx::kUmrMaskFree;
+  at = advance(qp, at, sizeof control);
+  auto& key = *reinterpret_cast<connectx::UmrKeySegment*>(at);
+  std::memset(&key, 0, sizeof key);
+  key.free = connectx::kUmrKeyFree;
+  return (sizeof control + sizeof key) / kUnit;
+}
+
+int post_send(ibv_qp* public_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+  QueuePair& qp = QueuePair::of(public_qp);
+  uint32_t posted = 0;
+  int error = 0;
+  {
+    const std::lock_guard guard(qp.send_lock);
+    for (; wr != nullptr; wr = wr->next, posted++) {
+      error = write_entry(qp, *wr, posted);
+      if (error == 0) continue;
+      *bad_wr = wr;
+      break;
+    }
+    if (posted != 0) {
+      qp.head += posted;
+      qp.publish_send();
+    }
+  }
+  if (posted != 0) qp.hca->ring_send(qp.device);
+  return error;
+}
+
+}  // namespace verbatim::mlx5

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// How libibverbs finds this library's operations.
+#include <new>
+
+#include "lib/mlx5/mlx5.h"
+
+namespace verbatim::mlx5 {
+namespace {
+
+int open_context(verbs::Context& context) {
+  auto* state = new (std::nothrow) ContextState;
+  if (state == nullptr) return ENOMEM;
+  context.provider_data = state;
+  ibv_context_ops& ops = context.verbs.context.ops;
+  ops.poll_cq = poll_cq;
+  ops.req_notify_cq = request_notification;
+  ops.post_send = post_send;
+  ops.post_recv = post_recv;
+  ops.post_srq_recv = post_srq_recv;
+  return 0;
+}
+
+void close_context(verbs::Context& context) { delete &ContextState::of(context); }
+
+__attribute__((constructor)) void announce() { verbs::verbatim_register_provider(&kProvider); }
+
+}  // namespace
+
+const verbs::Provider kProvider = {
+    .name = "mlx5",
+    .open = open_context,
+    .close = close_context,
+    .create_cq = create_cq,
+    .resize_cq = resize_cq,
+    .destroy_cq = destroy_cq,
+    .free_cq = free_cq,
+    .create_qp = create_qp,
+    .modify_qp = modify_qp,
+    .destroy_qp = destroy_qp,
+    .free_qp = free_qp,
+    .create_srq = create_srq,
+    .destroy_srq = destroy_srq,
+    .free_srq = free_srq,
+    .create_ah = create_ah,
+    .free_ah = free_ah,
+};
+
+}  // namespace verbatim::mlx5

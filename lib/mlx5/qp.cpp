@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// Making, changing and releasing queue pairs.
+#include <cstring>
+#include <new>
+
+#include "lib/mlx5/mlx5.h"
+#include "lib/mlx5/qp_sizes.h"
+
+namespace verbatim::mlx5 {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+
+constexpr uint16_t bit(ibv_wr_opcode opcode) { return static_cast<uint16_t>(1u << opcode); }
+
+constexpr uint16_t kDatagramOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
+constexpr uint16_t kUnreliableOpcodes = kDatagramOpcodes | bit(IBV_WR_RDMA_WRITE) |
+                                        bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_SEND_WITH_INV) |
+                                        bit(IBV_WR_LOCAL_INV);
+constexpr uint16_t kReliableOpcodes = kUnreliableOpcodes | bit(IBV_WR_RDMA_READ) |
+                                      bit(IBV_WR_ATOMIC_CMP_AND_SWP) | bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
+
+uint16_t opcodes_of(ibv_qp_type type) {
+  if (type == IBV_QPT_UD) return kDatagramOpcodes;
+  return type == IBV_QPT_UC ? kUnreliableOpcodes : kReliableOpcodes;
+}
+
+struct OperationFlag {
+  uint64_t flag;
+  ibv_wr_opcode opcode;
+};
+constexpr OperationFlag kOperationFlags[] = {
+    {IBV_QP_EX_WITH_RDMA_WRITE, IBV_WR_RDMA_WRITE},
+    {IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM},
+    {IBV_QP_EX_WITH_SEND, IBV_WR_SEND},
+    {IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM},
+    {IBV_QP_EX_WITH_RDMA_READ, IBV_WR_RDMA_READ},
+    {IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_CMP_AND_SWP},
+    {IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD},
+    {IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV},
+    {IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV},
+};
+
+/// False: the ibv_wr_ interface was asked for an operation that the type does not have.
+bool offers(uint16_t opcodes, uint64_t flags) {
+  for (const OperationFlag& entry : kOperationFlags) {
+    if ((flags & entry.flag) == 0) continue;
+    if ((opcodes & bit(entry.opcode)) == 0) return false;
+    flags &= ~entry.flag;
+  }
+  return flags == 0;
+}
+
+bool allocate(QueuePair& qp, verbs::ProtectionDomain& domain, const QueueSizes& sizes) {
+  const size_t receive = static_cast<size_t>(sizes.receive_entries) * sizes.receive_stride;
+  const size_t send = static_cast<size_t>(sizes.send_blocks) * kBlock;
+  // The receive queue comes first and is padded so that send blocks stay aligned.
+  const size_t send_offset = (receive + kBlock - 1) / kBlock * kBlock;
+  qp.doorbell = qp.record.allocate(&domain);
+  if (qp.doorbell == nullptr) return false;
+  if (send_offset + send > 0) {
+    if (!qp.memory.allocate(&domain, send_offset + send, kCacheLine, MemoryUse::kQueuePair)) return false;
+    std::memset(qp.memory.base(), 0, send_offset + send);
+  }
+  qp.receive_ring = qp.memory.base();
+  qp.send_ring = qp.memory.base() + send_offset;
+  if (send > 0) qp.slot_storage.reset(new (std::nothrow) SendSlot[sizes.send_blocks]{});
+  if (receive > 0) qp.id_storage.reset(new (std::nothrow) uint64_t[sizes.receive_entries]{});
+  qp.slots = qp.slot_storage.get();
+  qp.receive_ids = qp.id_storage.get();
+  return (send == 0 || qp.slots != nullptr) && (receive == 0 || qp.receive_ids != nullptr);
+}
+
+void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const QueueSizes& sizes) {
+  qp.blocks = sizes.send_blocks;
+  qp.depth = sizes.send_depth;
+  qp.max_send_sge = sizes.send_sge;
+  qp.max_inline = sizes.inline_bytes;
+  qp.receive_entries = sizes.receive_entries;
+  qp.receive_stride = sizes.receive_stride;
+  qp.max_receive_sge = sizes.receive_sge;
+  qp.opcodes = opcodes_of(attributes.qp_type);
+  qp.datagrams = attributes.qp_type == IBV_QPT_UD;
+  qp.always_flags = attributes.sq_sig_all != 0 ? connectx::kCompletionAlways : 0;
+  if (attributes.srq != nullptr) qp.srq = &SharedReceiveQueue::of(attributes.srq);
+}
+
+hw::QpSpec describe(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, verbs::ProtectionDomain& domain) {
+  hw::QpSpec spec;
+  spec.type = static_cast<hw::QpType>(attributes.qp_type);
+  spec.pd = domain.device;
+  spec.send_cq = CompletionQueue::of(attributes.send_cq).device;
+  spec.receive_cq = CompletionQueue::of(attributes.recv_cq).device;
+  if (qp.srq != nullptr) spec.srq = qp.srq->device;
+  if (qp.blocks != 0) spec.send = {qp.send_ring, static_cast<size_t>(qp.blocks) * kBlock, qp.blocks, kBlock};
+  if (qp.receive_entries != 0)
+    spec.receive = {qp.receive_ring, static_cast<size_t>(qp.receive_entries) * qp.receive_stride,
+                    qp.receive_entries, qp.receive_stride};
+  spec.doorbell = qp.doorbell;
+  spec.signal_all = attributes.sq_sig_all != 0;
+  spec.user_index = qp.user_index;
+  spec.owner = static_cast<verbs::QueuePair*>(&qp);
+  return spec;
+}
+
+void clean_cqs(QueuePair& qp) {
+  auto& send_cq = CompletionQueue::of(qp.qp.send_cq);
+  auto& receive_cq = CompletionQueue::of(qp.qp.recv_cq);
+  clean_cq(receive_cq, qp.user_index, qp.srq);
+  if (&send_cq != &receive_cq) clean_cq(send_cq, qp.user_index, nullptr);
+}
+
+void reset_host_state(QueuePair& qp) {
+  clean_cqs(qp);
+  const std::scoped_lock guard(qp.send_lock, qp.receive_lock);
+  qp.head = qp.block = 0;
+  qp.tail = 0;
+  qp.fence_next = false;
+  qp.receive_head = 0;
+  qp.receive_tail = 0;
+  qp.doorbell[connectx::kReceiveDoorbell] = 0;
+  qp.doorbell[connectx::kSendDoorbell] = 0;
+}
+
+}  // namespace
+
+verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes) {
+  auto sizes = plan_queues(attributes.qp_type, attributes.cap, attributes.srq != nullptr);
+  if (!sizes) return verbs::refuse_pointer(context, sizes.error());
+  const bool builders = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  if (builders && !offers(opcodes_of(attributes.qp_type), attributes.send_ops_flags))
+    return verbs::refuse_pointer(
+        context, EOPNOTSUPP,
+        "ibv_create_qp_ex: send_ops_flags ask for operations that this type does not have");
+  verbs::ProtectionDomain& domain = *verbs::ProtectionDomain::of(attributes.pd);
+  auto qp = std::unique_ptr<QueuePair>(new (std::nothrow) QueuePair);
+  if (qp == nullptr || !allocate(*qp, domain, *sizes))
+    return verbs::refuse_pointer(context, ENOMEM, "no memory for a queue pair");
+  fill_host_state(*qp, attributes, *sizes);
+  if (domain.thread_domain != nullptr) {
+    qp->send_lock.disable();
+    qp->receive_lock.disable();
+  }
+  qp->hca = context.hca;
+  QueuePairTable& table = ContextState::of(context).queue_pairs;
+  if (!table.add(*qp, qp->user_index))
+    return verbs::refuse_pointer(context, ENOMEM, "all queue pairs are in use");
+  auto device = context.hca->create_qp(describe(*qp, attributes, domain));
+  if (!device) {
+    table.remove(qp->user_index);
+    return verbs::refuse_pointer(context, device.error());
+  }
+  qp->device = *device;
+  qp->number = qp->device->number;
+  if (builders) install_builders(*qp, attributes.send_ops_flags);
+  attributes.cap = {sizes->send_depth, sizes->receive_entries, sizes->send_sge, sizes->receive_sge,
+                    sizes->inline_bytes};
+  return qp.release();
+}
+
+int modify_qp(verbs::QueuePair& base, const hw::QpAttributes& attributes, uint32_t mask) {
+  auto& qp = static_cast<QueuePair&>(base);
+  if (const int error = verbs::settle(*qp.context, qp.hca->modify_qp(qp.device, attributes, mask), qp.number))
+    return error;
+  if ((mask & IBV_QP_STATE) != 0 && attributes.state == hw::QpState::kReset) reset_host_state(qp);
+  return 0;
+}
+
+int destroy_qp(verbs::QueuePair& base) {
+  auto& qp = static_cast<QueuePair&>(base);
+  if (const int error = verbs::settle(*qp.context, qp.hca->destroy_qp(qp.device), qp.number)) return error;
+  clean_cqs(qp);
+  ContextState::of(*qp.context).queue_pairs.remove(qp.user_index);
+  return 0;
+}
+
+void free_qp(verbs::QueuePair& qp) { delete static_cast<QueuePair*>(&qp); }
+
+}  // namespace verbatim::mlx5
