@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace verbatim::tools {
+
+/// What `verbatim COMMAND` does; each returns the exit status: 0 done, 1 failed (the reason is on standard
+/// error).
+
+/// Runs a program on this build's libraries: does not return when it could be started.
+int run(const std::vector<std::string>& command);
+int devices(bool json);
+int status(bool json);
+/// `follow`: goes on with what comes until interrupted.
+int explain(bool json, bool follow);
+/// Prints a completion script for bash, zsh or fish.
+int completion(const std::string& shell);
+
+}  // namespace verbatim::tools

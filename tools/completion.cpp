@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include <cstdio>
+
+#include "tools/commands.h"
+
+namespace verbatim::tools {
+
+namespace {
+
+constexpr const char* kBash = R"(_verbatim() {
+  local words="run devices status explain completion --help --version"
+  case "${COMP_WORDS[1]}" in
+    run) COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")); return ;;
+    devices | status) words="--json --help" ;;
+    explain) words="--json --follow --help" ;;
+    completion) words="bash zsh fish" ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -F _verbatim verbatim
+)";
+
+constexpr const char* kZsh = R"(#compdef verbatim
+_verbatim() {
+  local -a commands=(run:'run a program on these libraries' devices:'list devices' status:'list live processes'
+    explain:'recent errors in words' completion:'print a completion script')
+  if ((CURRENT == 2)); then _describe command commands; return; fi
+  case $words[2] in
+    run) _normal -p ;;
+    devices | status) _arguments '--json[machine readable]' ;;
+    explain) _arguments '--json[machine readable]' '--follow[go on with what comes]' ;;
+    completion) _values shell bash zsh fish ;;
+  esac
+}
+compdef _verbatim verbatim
+)";
+
+constexpr const char* kFish =
+    R"(complete -c verbatim -f -n __fish_use_subcommand -a 'run devices status explain completion'
+complete -c verbatim -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'
+complete -c verbatim -f -n '__fish_seen_subcommand_from devices status explain' -l json
+complete -c verbatim -f -n '__fish_seen_subcommand_from explain' -l follow
+complete -c verbatim -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
+)";
+
+}  // namespace
+
+int completion(const std::string& shell) {
+  std::fputs(shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish, stdout);
+  return 0;
+}
+
+}  // namespace verbatim::tools

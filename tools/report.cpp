@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include <poll.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "agent/device_config.h"
+#include "agent/gid_table.h"
+#include "tools/commands.h"
+#include "tools/survey.h"
+
+namespace verbatim::tools {
+
+namespace {
+
+using nlohmann::json;
+
+int fail(const char* command, const Error& error) {
+  std::fprintf(stderr, "verbatim %s: %s\n", command, error.reason.c_str());
+  return 1;
+}
+
+std::string number(uint32_t qpn) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%06x", qpn);
+  return text;
+}
+
+std::string hex(const Gid& gid) {
+  std::string text;
+  char part[8];
+  for (size_t i = 0; i < 16; i += 2) {
+    std::snprintf(part, sizeof part, "%s%02x%02x", i ? ":" : "", gid.bytes[i], gid.bytes[i + 1]);
+    text += part;
+  }
+  return text;
+}
+
+std::string clock_text(uint64_t time_ns) {
+  const time_t seconds = static_cast<time_t>(time_ns / 1'000'000'000);
+  tm parts{};
+  localtime_r(&seconds, &parts);
+  char text[64];
+  const size_t length = strftime(text, sizeof text, "%F %T", &parts);
+  std::snprintf(text + length, sizeof text - length, ".%03u",
+                static_cast<unsigned>(time_ns / 1'000'000 % 1000));
+  return text;
+}
+
+json to_json(const ProcessRow& row) {
+  json out = {{"pid", row.pid},
+              {"slot", row.slot},
+              {"program", row.program},
+              {"contexts", row.contexts},
+              {"protection_domains", row.domains},
+              {"memory_regions", row.regions},
+              {"completion_queues", row.completion_queues},
+              {"shared_receive_queues", row.shared_queues},
+              {"queue_pairs", json::array()}};
+  for (const QpRow& qp : row.queue_pairs)
+    out["queue_pairs"].push_back({{"qpn", qp.qpn},
+                                  {"type", qp.type},
+                                  {"state", qp.state},
+                                  {"remote_qpn", qp.remote_qpn},
+                                  {"path_mtu", qp.path_mtu},
+                                  {"send_messages", qp.send_messages},
+                                  {"send_bytes", qp.send_bytes},
+                                  {"receive_messages", qp.receive_messages},
+                                  {"receive_bytes", qp.receive_bytes},
+                                  {"rnr_naks", qp.rnr_naks},
+                                  {"retries", qp.retries},
+                                  {"errors", qp.errors}});
+  return out;
+}
+
+void print(const agent::Explanation& each, bool as_json) {
+  if (as_json) {
+    const json out = {{"time_ns", each.time_ns},
+                      {"program", each.program},
+                      {"pid", each.pid},
+                      {"qpn", each.qpn},
+                      {"status", status_name(each.status, each.qpn)},
+                      {"reason", each.text}};
+    std::printf("%s\n", out.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+    return;
+  }
+  const std::string where = each.qpn ? " QP " + number(each.qpn) : "";
+  std::printf("%s  %s[%u]%s  %s: %s\n", clock_text(each.time_ns).c_str(), each.program.c_str(), each.pid,
+              where.c_str(), status_name(each.status, each.qpn).c_str(), each.text.c_str());
+}
+
+}  // namespace
+
+int devices(bool as_json) {
+  auto configured = agent::configured_devices();
+  if (!configured) return fail("devices", configured.error());
+  bool up = false;
+  const std::vector<engine::GidEntry> gids = agent::gid_order(agent::host_addresses(up));
+  json out = json::array();
+  for (const agent::DeviceConfig& device : *configured) {
+    json entry = {{"name", device.name},
+                  {"kind", device.kind},
+                  {"port", up ? "active" : "down"},
+                  {"gids", json::array()}};
+    if (!as_json)
+      std::printf("%s  %s  port 1 %s\n", device.name.c_str(), device.kind.c_str(), up ? "active" : "down");
+    for (size_t i = 0; i < gids.size(); i++) {
+      const char* type = gids[i].type == GidType::kRoceV2 ? "RoCE v2" : "RoCE v1";
+      if (!as_json) std::printf("  GID %-3zu %s  %s\n", i, hex(gids[i].gid).c_str(), type);
+      entry["gids"].push_back({{"index", i}, {"gid", hex(gids[i].gid)}, {"type", type}});
+    }
+    out.push_back(std::move(entry));
+  }
+  if (as_json) std::printf("%s\n", out.dump(2).c_str());
+  return 0;
+}
+
+int status(bool as_json) {
+  auto rows = survey();
+  if (!rows) return fail("status", rows.error());
+  if (as_json) {
+    json out = {{"processes", json::array()}};
+    for (const ProcessRow& row : *rows) out["processes"].push_back(to_json(row));
+    std::printf("%s\n", out.dump(2, ' ', false, json::error_handler_t::replace).c_str());
+    return 0;
+  }
+  if (rows->empty()) std::printf("no process has a device open\n");
+  for (const ProcessRow& row : *rows) {
+    std::printf("%s  pid %u  slot %u  contexts %u  PDs %u  MRs %u  CQs %u  SRQs %u  QPs %zu\n",
+                row.program.c_str(), row.pid, row.slot, row.contexts, row.domains, row.regions,
+                row.completion_queues, row.shared_queues, row.queue_pairs.size());
+    for (const QpRow& qp : row.queue_pairs)
+      std::printf("  %s  %s  %-5s  to %s  sent %" PRIu64 " (%" PRIu64 " B)  received %" PRIu64 " (%" PRIu64
+                  " B)  errors %" PRIu64 "\n",
+                  number(qp.qpn).c_str(), qp.type.c_str(), qp.state.c_str(), number(qp.remote_qpn).c_str(),
+                  qp.send_messages, qp.send_bytes, qp.receive_messages, qp.receive_bytes, qp.errors);
+  }
+  return 0;
+}
+
+int explain(bool as_json, bool follow) {
+  constexpr int kFollowMs = 500;
+  uint64_t newest = 0;
+  for (bool first = true;; first = false) {
+    auto found = explanations();
+    if (!found) return fail("explain", found.error());
+    if (first && found->empty() && !follow && !as_json) std::printf("no errors are remembered\n");
+    uint64_t last = newest;
+    for (const agent::Explanation& each : *found) {
+      if (each.time_ns <= newest && !first) continue;
+      print(each, as_json);
+      last = std::max(last, each.time_ns);
+    }
+    newest = last;
+    std::fflush(stdout);
+    if (!follow) return 0;
+    poll(nullptr, 0, kFollowMs);
+  }
+}
+
+}  // namespace verbatim::tools

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "agent/client.h"
+#include "agent/spawn.h"
+#include "tools/commands.h"
+
+namespace verbatim::tools {
+
+namespace {
+
+// The libraries beside this program: ../lib of a build, or of an installation.
+std::string library_folder() {
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0) return "";
+  self[length] = 0;
+  std::string folder(self);
+  folder.erase(folder.rfind('/'));
+  for (const char* place :
+       {"/../lib", "/../lib/x86_64-linux-gnu", "/../lib/aarch64-linux-gnu", "/../lib64"}) {
+    char resolved[PATH_MAX];
+    if (realpath((folder + place).c_str(), resolved) &&
+        access((std::string(resolved) + "/libibverbs.so.1").c_str(), R_OK) == 0)
+      return resolved;
+  }
+  return "";
+}
+
+// The agent must answer before the program is started: afterwards only an errno value would tell.
+Outcome check_agent() {
+  Expected<int> socket = agent::connect_agent();
+  if (!socket && socket.error().code == EACCES) return socket.error();
+  if (socket) {
+    close(*socket);
+    return Done{};
+  }
+  return agent::start_agent();
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& command) {
+  const std::string folder = library_folder();
+  if (folder.empty()) {
+    std::fprintf(stderr, "verbatim run: libibverbs.so.1 is not in ../lib beside this program\n");
+    return 1;
+  }
+  if (Outcome ready = check_agent(); !ready) {
+    std::fprintf(stderr, "verbatim run: %s\n", ready.error().reason.c_str());
+    return 1;
+  }
+  const char* before = std::getenv("LD_LIBRARY_PATH");
+  const std::string path = before && *before ? folder + ":" + before : folder;
+  setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  std::fprintf(stderr, "verbatim run: %s: %s\n", arguments[0], std::strerror(errno));
+  return errno == ENOENT ? 127 : 126;
+}
+
+}  // namespace verbatim::tools

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/history.h"
+#include "base/expected.h"
+
+namespace verbatim::tools {
+
+/// A queue pair as its process publishes it.
+struct QpRow {
+  uint32_t qpn, remote_qpn, path_mtu;
+  std::string type, state;
+  uint64_t send_messages, send_bytes, receive_messages, receive_bytes, rnr_naks, retries, errors;
+};
+
+/// A live process with open devices.
+struct ProcessRow {
+  uint32_t slot = 0, pid = 0;
+  std::string program;
+  uint32_t contexts = 0, domains = 0, regions = 0, completion_queues = 0, queue_pair_count = 0,
+           shared_queues = 0;
+  std::vector<QpRow> queue_pairs;
+};
+
+/// All live processes of this user that the agent knows. An empty list when no agent runs. Believes nothing
+/// that a process publishes: what is not in order is left out. EACCES: the agent's name is somebody else's.
+Expected<std::vector<ProcessRow>> survey();
+
+/// Error reasons of live and gone processes, oldest first.
+Expected<std::vector<agent::Explanation>> explanations();
+
+/// Words for an engine::Status, or for an errno value of a refused command.
+std::string status_name(uint32_t status, uint32_t qpn);
+
+}  // namespace verbatim::tools
