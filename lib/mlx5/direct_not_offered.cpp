@@ -1,29 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls that the library has and no device of this release can do: they say EOPNOTSUPP. abi/missing.txt lists
-// them.
-//
-// The public header is left out, so that one form serves whatever a call takes.
-#include <cerrno>
-
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-/// Returns the error.
-#define REFUSE(name) \
-  EXPORTED int name() { return EOPNOTSUPP; }
-/// Returns a pointer.
-#define REFUSE_POINTER(name) \
-  EXPORTED void* name() {    \
-    errno = EOPNOTSUPP;      \
-    return nullptr;          \
-  }
-/// Returns a number, -1 on failure.
-#define REFUSE_NUMBER(name) \
-  EXPORTED long name() {    \
-    errno = EOPNOTSUPP;     \
-    return -1;              \
-  }
-/// Takes what could not be made here.
-#define REFUSE_QUIETLY(name) \
-  EXPORTED void name() {}
+// Calls that the library has and no device of this release can do.
+#include "lib/not_offered.h"
 
 // Cryptography.
 REFUSE(mlx5dv_crypto_login)
