@@ -61,7 +61,6 @@ void EngineThread::run() {
       sched_yield();
     } else if (polls != polls_seen) {
       polls_seen = polls;
-      fabric_.want_wake(false);
       sleep(std::min(next, now + watch_ns), now);
       watch_ns = std::min(watch_ns * 2, kWatchMaxNs);
     } else if (now < worked_ns + kLingerNs) {

@@ -116,7 +116,6 @@ void CompletionRing::publish(const T& cqe, uint8_t opcode, bool solicited) {
   __atomic_store_n(reinterpret_cast<uint8_t*>(to) + sizeof cqe - 1, last, __ATOMIC_RELEASE);
   produced_++;
   const bool special = solicited || opcode == kCqeRequestError || opcode == kCqeReceiveError;
-  if (special) last_solicited_ = produced_;
   unreported_++;
   if (armed_ != Armed::kNo) raise(special);
 }
@@ -166,14 +165,12 @@ void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8
   if (claim()) publish(cqe, cqe_opcode, false);
 }
 
+// Completions from now on raise the event, those that wait unread do not (ibv_req_notify_cq(3)): a program looks once
+// more after arming.
 void CompletionRing::arm() {
   const uint32_t word = Be32::from_raw(__atomic_load_n(&doorbell_[1], __ATOMIC_ACQUIRE));
   std::lock_guard<SpinLock> hold(lock_);
   armed_ = word & kArmSolicitedOnly ? Armed::kSolicited : Armed::kAny;
-  // What came between the program's last look and this call counts as well.
-  const uint32_t newest = armed_ == Armed::kSolicited ? last_solicited_ : produced_;
-  const uint32_t unseen = (newest - word) & kCqIndexMask;
-  if (unseen != 0 && unseen < kCqIndexMask / 2) raise(true);
 }
 
 // Holding an event back for a period would need a timer per queue; a ConnectX may report early, and so does

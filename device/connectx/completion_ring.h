@@ -55,7 +55,6 @@ class CompletionRing {
   std::atomic<bool>& overrun_alarm_;
   SpinLock lock_;
   uint32_t produced_ = 0;        ///< running index of the next entry
-  uint32_t last_solicited_ = 0;  ///< running index after the newest solicited or failed one
   enum class Armed : uint8_t { kNo, kAny, kSolicited } armed_ = Armed::kNo;
   uint32_t moderation_ = 0;  ///< completions per event, 0 or 1: every one
   uint32_t unreported_ = 0;  ///< since the last event

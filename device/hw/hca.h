@@ -159,7 +159,7 @@ public:
     /// Moves the CQ to a new ring: entries not yet consumed are carried over, then the old memory is not touched any more.
     virtual Outcome resize_cq(Cq*, const QueueMemory& ring) = 0;
     virtual Outcome moderate_cq(Cq*, uint16_t count, uint16_t period_us) = 0;
-    /// The arm doorbell: reads the arm word of the doorbell record; raises an event now if a matching completion waits.
+    /// The arm doorbell: reads the arm word of the doorbell record. The next matching completion raises an event, once.
     virtual void arm_cq(Cq*) = 0;
 
     virtual Expected<Srq*> create_srq(const SrqSpec&) = 0;

@@ -70,9 +70,9 @@ bool PeerChannel::process_lives() const {
 }
 
 bool PeerChannel::alive() {
-  if (dead()) return false;
+  if (dead() || gone_.load(std::memory_order_relaxed)) return false;
   if (process_lives()) return true;
-  die();
+  gone_.store(true, std::memory_order_relaxed);
   return false;
 }
 
@@ -83,7 +83,7 @@ uint32_t PeerChannel::payload_max(bool may_pull) const {
 
 SendResult PeerChannel::send(const Segment& segment, const Piece* pieces, uint32_t count, bool may_pull,
                              Segment*) {
-  if (dead()) return SendResult::kUnreachable;
+  if (dead() || gone_.load(std::memory_order_relaxed)) return SendResult::kUnreachable;
   const uint8_t form = form_of(segment);
   const uint32_t payload = segment.has(kPlaced) || count == 0 ? 0 : segment.length;
   std::lock_guard<SpinLock> hold(send_lock_);

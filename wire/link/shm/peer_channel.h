@@ -87,6 +87,8 @@ class PeerChannel final : public Channel {
   SharedFile published_, inbound_;
   SpinLock send_lock_;
   RingWriter writer_;
+  /// The process has ended; what it had sent may still lie in its ring here.
+  std::atomic<bool> gone_{false};
   std::atomic<bool> dead_{false}, cross_{false}, pull_{true}, busy_{false};
   uint32_t room_wanted_ = 1;  ///< slots; send_lock_
 };

@@ -245,6 +245,10 @@ void ShmFabric::clear_ring(uint32_t slot) {
 void ShmFabric::bury(uint32_t slot, uint64_t generation, Receiver& receiver) {
   PeerChannel* channel = peers_[slot].load(std::memory_order_acquire);
   const bool known = channel && channel->slot() == slot && channel->generation() == generation;
+  // What it sent before its end has been accepted: deliver it first.
+  for (const auto& sender : senders_)
+    while (sender->slot == slot && drain(*sender, receiver, kRingSlots) > 0) {
+    }
   if (known) channel->die();
   if (inbound().controls[slot].owner.load(std::memory_order_acquire) == generation) drop_sender(slot);
   if (known) receiver.on_gone(*channel);
