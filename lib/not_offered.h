@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Exported functions that no device of this release can do; abi/missing.txt lists them. The public headers that
-// declare them are left out where these macros are used, so that one form serves whatever a call takes.
+// Exported functions that no device of this release can do; abi/missing.txt lists them. The public headers
+// that declare them are left out where these macros are used, so that one form serves whatever a call takes.
 
 #include <cerrno>
 
