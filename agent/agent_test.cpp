@@ -62,7 +62,7 @@ class AgentTest : public ::testing::Test {
     if (const pid_t pid = agent_pid()) kill(pid, SIGTERM);
   }
   pid_t agent_pid() const {
-    const int socket = connect_name(name_);
+    const int socket = connect_name(name_, 3000);
     if (socket < 0) return 0;
     ucred peer{};
     socklen_t length = sizeof peer;
@@ -190,7 +190,7 @@ TEST_F(AgentTest, SurvivesNonsense) {
   ASSERT_TRUE(a.client);
   std::mt19937 random(7);
   for (int i = 0; i < 300; i++) {
-    const int socket = connect_name(name_);
+    const int socket = connect_name(name_, 3000);
     ASSERT_GE(socket, 0);
     char record[sizeof(Request)];
     for (char& byte : record) byte = static_cast<char>(random());

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "agent/spawn.h"
 #include "base/spinlock.h"
@@ -19,12 +20,15 @@ namespace verbatim::agent {
 
 namespace {
 
-constexpr int kAnswerSeconds = 3;
-constexpr int kStartAttempts = 40;
+constexpr int kAnswerMs = 3000;
+constexpr uint64_t kReachNs = 5'000'000'000;
+constexpr uint64_t kRestoreNs = 1'000'000'000;
+constexpr uint64_t kBackOffMinNs = 50'000'000, kBackOffMaxNs = 5'000'000'000;
 constexpr int kReadAttempts = 1000;
-constexpr int kSlotAttempts = 16;
+constexpr int kSlotAttempts = 4;
 
-// Reads a part of the directory that its writer may be changing; whatever happens the loop ends.
+// Reads a part of the directory that its writer may be changing. An agent that died while writing leaves it
+// odd: then what is there has to do until the next agent's is here.
 template <class Read>
 void read_locked(const std::atomic<uint32_t>& sequence, Read read) {
   for (int attempt = 0; attempt < kReadAttempts; attempt++) {
@@ -37,26 +41,68 @@ void read_locked(const std::atomic<uint32_t>& sequence, Read read) {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (sequence.load(std::memory_order_relaxed) == before) return;
   }
+  read();
 }
 
-}  // namespace
-
-Expected<int> connect_agent() {
-  const std::string name = agent_name();
-  const int socket = connect_name(name);
+Expected<int> connect_to(const std::string& name) {
+  const int socket = connect_name(name, kAnswerMs);
   if (socket < 0) return Error{errno, "no agent answers at @" + name};
   ucred peer{};
   socklen_t length = sizeof peer;
   const bool known = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
-  if (!known || (peer.uid != geteuid() && peer.uid != 0)) {
-    close(socket);
-    return Error{EACCES, "the agent's name @" + name + " is held by process " + std::to_string(peer.pid) +
-                             " of another user"};
+  if (known && (peer.uid == geteuid() || peer.uid == 0)) return socket;
+  close(socket);
+  return Error{EACCES, "the agent's name @" + name + " is held by process " + std::to_string(peer.pid) +
+                           " of another user"};
+}
+
+// Several programs may start one at once, and one may be about to leave: try again for a while.
+Expected<int> reach(const std::string& name, const Clock& clock, uint64_t deadline_ns) {
+  for (int pause_ms = 1;; pause_ms = std::min(pause_ms * 2, 200)) {
+    Expected<int> socket = connect_to(name);
+    if (socket || socket.error().code == EACCES) return socket;
+    if (Outcome started = start_agent(); !started) return started.error();
+    socket = connect_to(name);
+    if (socket || socket.error().code == EACCES) return socket;
+    if (clock.now_ns() >= deadline_ns) {
+      const Expected<std::string> path = find_agent();
+      return Error{EAGAIN,
+                   "the agent " + (path ? *path : "") + " was started but does not answer at @" + name};
+    }
+    poll(nullptr, 0, pause_ms);
   }
-  timeval wait{kAnswerSeconds, 0};
-  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-  setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
-  return socket;
+}
+
+}  // namespace
+
+/// An answer and the descriptors beside it, which are closed unless somebody takes them.
+struct AgentClient::Reply {
+  Answer answer{};
+  int files[kFilesMax];
+  int count = 0;
+  Reply() = default;
+  Reply(Reply&& other) noexcept : answer(other.answer), count(std::exchange(other.count, 0)) {
+    std::copy_n(other.files, count, files);
+  }
+  ~Reply() { close_files(files, count); }
+};
+
+Expected<int> connect_agent() { return connect_to(agent_name()); }
+
+Expected<int> reach_agent() {
+  const SystemClock clock;
+  return reach(agent_name(), clock, clock.now_ns() + kReachNs);
+}
+
+Outcome ask_agent(int socket, Request request, Answer& answer, int* files, int& count) {
+  request.version = kVersion;
+  count = 0;
+  if (!send_record(socket, &request, sizeof request, nullptr, 0)) return Error{EAGAIN, "the agent is away"};
+  const Received got = receive_record(socket, &answer, sizeof answer, files, count);
+  if (got == Received::kMalformed) return Error{EPROTO, "an agent of another version runs"};
+  if (got != Received::kRecord) return Error{EAGAIN, "the agent does not answer"};
+  answer.text[sizeof answer.text - 1] = 0;
+  return answer.error == 0 ? Outcome(Done{}) : Outcome(Error{answer.error, answer.text});
 }
 
 AgentClient::AgentClient(int published, int inbound, int wake, std::string program)
@@ -66,82 +112,74 @@ Expected<std::unique_ptr<AgentClient>> AgentClient::join(int published, int inbo
                                                          const std::string& program) {
   std::unique_ptr<AgentClient> client(new AgentClient(published, inbound, wake, program));
   std::lock_guard<std::mutex> hold(client->lock_);
-  if (Outcome joined = client->connect_and_join(); !joined) return joined.error();
+  if (Outcome joined = client->connect_and_join(client->clock_.now_ns() + kReachNs); !joined)
+    return joined.error();
+  client->told_ = &client->directory();
   return client;
 }
 
 AgentClient::~AgentClient() {
-  for (const int proof : proofs_) close(proof);
-  if (notices_ >= 0) close(notices_);
-  if (socket_ >= 0) close(socket_);
+  close_all();
   for (const Directory* each : directories_) munmap(const_cast<Directory*>(each), sizeof(Directory));
 }
 
-void AgentClient::after_fork_child() {
-  for (const int proof : proofs_) close(proof);
+void AgentClient::after_fork_child() { close_all(); }
+
+void AgentClient::close_all() {
+  for (const auto& [slot, proof] : proofs_) close(proof);
   proofs_.clear();
+  for (const int file : former_notices_) close(file);
+  former_notices_.clear();
   if (notices_ >= 0) close(notices_.exchange(-1));
   if (socket_ >= 0) close(socket_);
   socket_ = -1;
 }
 
-// An agent may leave just as it is asked, or several programs start one at once: try again for a while.
-Outcome AgentClient::connect_and_join() {
-  Error last{EAGAIN, "the agent did not answer"};
-  for (int attempt = 0; attempt < kStartAttempts; attempt++) {
-    Expected<int> socket = connect_agent();
-    if (!socket && socket.error().code == EACCES) return socket.error();
-    if (!socket) {
-      last = socket.error();
-      if (Outcome started = start_agent(); !started) return started;
-    } else {
-      Outcome joined = register_here(*socket);
-      if (joined) return joined;
-      last = joined.error();
-      if (last.code != EAGAIN) return last;
-    }
-    poll(nullptr, 0, 1 + attempt * 5);
+Outcome AgentClient::connect_and_join(uint64_t deadline_ns) {
+  for (;;) {
+    Expected<int> socket = reach(name_, clock_, deadline_ns);
+    if (!socket) return socket.error();
+    Outcome joined = register_here(*socket);
+    if (joined || joined.error().code != EAGAIN || clock_.now_ns() >= deadline_ns) return joined;
   }
-  return last;
 }
 
 // With the lock held: joins over a fresh connection, which becomes this client's.
 Outcome AgentClient::register_here(int socket) {
+  socket_ = socket;
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
-    close(socket);
-    return Error{errno, "no socket for notices"};
+    const int error = errno;
+    let_go();
+    return Error{error, "no socket for notices"};
   }
-  if (socket_ >= 0) close(socket_);
-  socket_ = socket;
   Request request{};
   request.ask = Ask::kJoin;
   request.slot = slot_;
   request.generation = generation_;
   std::strncpy(request.program, program_.c_str(), sizeof request.program - 1);
-  const int files[4] = {files_[0], files_[1], files_[2], pair[1]};
-  Answer answer{};
-  int reply_files[kFilesMax], reply_count = 0;
-  Outcome asked = ask_locked(request, files, 4, answer, reply_files, reply_count);
+  const bool again = slot_ != 0;
+  const int files[5] = {files_[0], files_[1], files_[2], pair[1], again ? proofs_[slot_] : -1};
+  Expected<Reply> reply = ask_once(request, files, again ? 5 : 4);
   close(pair[1]);
-  if (asked && reply_count != 1) asked = Error{EPROTO, "the agent sent no directory"};
-  if (asked && slot_ == 0 && !prove(answer.slot))
-    asked = Error{EAGAIN, "the slot's proof is held by another process"};
-  if (!asked) {
-    close_files(reply_files, reply_count);
+  Outcome joined = reply ? Outcome(Done{}) : Outcome(reply.error());
+  if (joined && reply->count != 1) joined = Error{EPROTO, "the agent sent no directory"};
+  if (joined && !again && !prove(reply->answer.slot))
+    joined = Error{EAGAIN, "the slot's proof is held by another process"};
+  if (joined) joined = adopt_directory(reply->files[0]);
+  if (!joined) {
     close(pair[0]);
-    close(socket_);
-    socket_ = -1;
-    return asked;
+    let_go();
+    return joined;
   }
-  slot_ = answer.slot;
-  generation_ = answer.generation;
-  const Outcome adopted = adopt_directory(reply_files[0]);
-  close_files(reply_files, reply_count);
-  const int former = notices_.exchange(pair[0]);
-  if (former >= 0) close(former);
+  slot_ = reply->answer.slot;
+  generation_ = reply->answer.generation;
   fcntl(pair[0], F_SETFL, O_NONBLOCK);
-  return adopted ? take_back_the_rest() : adopted;
+  const int former = notices_.exchange(pair[0]);
+  if (former >= 0) former_notices_.push_back(former);
+  Outcome rest = take_back_the_rest();
+  if (!rest) let_go();
+  return rest;
 }
 
 // After the agent was replaced: further slots and groups.
@@ -150,25 +188,40 @@ Outcome AgentClient::take_back_the_rest() {
     Request request{};
     request.ask = Ask::kExtraSlot;
     request.slot = slot;
-    Answer answer{};
-    int files[kFilesMax], count = 0;
-    if (Outcome asked = ask_locked(request, nullptr, 0, answer, files, count); !asked) return asked;
+    if (auto asked = ask_once(request, &proofs_[slot], 1); !asked) return asked.error();
   }
   for (const Gid& group : groups_) {
     Request request{};
     request.ask = Ask::kJoinGroup;
     request.group = group;
-    Answer answer{};
-    int files[kFilesMax], count = 0;
-    if (Outcome asked = ask_locked(request, nullptr, 0, answer, files, count); !asked) return asked;
+    if (auto asked = ask_once(request, nullptr, 0); !asked) return asked.error();
   }
   return Done{};
+}
+
+// With the lock held: finds or starts an agent again, less and less often when that fails.
+bool AgentClient::restore() {
+  const uint64_t now = clock_.now_ns();
+  if (now < next_try_ns_) return false;
+  if (connect_and_join(now + kRestoreNs)) {
+    next_try_ns_ = back_off_ns_ = 0;
+    return true;
+  }
+  back_off_ns_ = std::clamp(back_off_ns_ * 2, kBackOffMinNs, kBackOffMaxNs);
+  next_try_ns_ = clock_.now_ns() + back_off_ns_;
+  return false;
+}
+
+// With the lock held: the connection is of no use any more.
+void AgentClient::let_go() {
+  if (socket_ >= 0) close(socket_);
+  socket_ = -1;
 }
 
 bool AgentClient::prove(uint32_t slot) {
   const int proof = bind_name(slot_name(name_, slot), SOCK_DGRAM);
   if (proof < 0) return false;
-  proofs_.push_back(proof);
+  proofs_[slot] = proof;
   return true;
 }
 
@@ -186,36 +239,61 @@ Outcome AgentClient::adopt_directory(int file) {
   return Done{};
 }
 
-Outcome AgentClient::ask(Request& request, const int* files, int count, Answer& answer, int* reply_files,
-                         int& reply_count) {
+Expected<AgentClient::Reply> AgentClient::ask(Request request) {
   std::lock_guard<std::mutex> hold(lock_);
-  return ask_locked(request, files, count, answer, reply_files, reply_count);
+  return ask_locked(request);
 }
 
-Outcome AgentClient::ask_locked(Request& request, const int* files, int count, Answer& answer,
-                                int* reply_files, int& reply_count) {
+// With the lock held. The agent may have died unnoticed: then another one is asked.
+Expected<AgentClient::Reply> AgentClient::ask_locked(Request request) {
+  Expected<Reply> reply = ask_once(request, nullptr, 0);
+  if (reply || socket_ >= 0 || slot_ == 0 || !restore()) return reply;
+  return ask_once(request, nullptr, 0);
+}
+
+// With the lock held. A late answer is thrown away when it comes, so that a slow agent is not a lost one.
+Expected<AgentClient::Reply> AgentClient::ask_once(Request request, const int* files, int count) {
+  const Error away{EAGAIN, "the agent is away"};
+  if (socket_ < 0) return away;
   request.version = kVersion;
-  reply_count = 0;
-  if (socket_ < 0 || !send_record(socket_, &request, sizeof request, files, count) ||
-      !receive_record(socket_, &answer, sizeof answer, reply_files, reply_count)) {
-    close_files(reply_files, reply_count);
-    reply_count = 0;
-    // A late answer must not be taken for the next one's: the connection is of no use any more.
-    if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
-    return Error{EAGAIN, "the agent is away"};
+  request.serial = ++serial_;
+  if (!send_record(socket_, &request, sizeof request, files, count)) {
+    if (errno != EAGAIN) let_go();
+    return away;
   }
-  if (answer.error == 0) return Done{};
-  answer.text[sizeof answer.text - 1] = 0;
-  return Error{answer.error, answer.text};
+  const uint64_t deadline_ns = clock_.now_ns() + uint64_t{kAnswerMs} * 1'000'000;
+  do {
+    Reply reply;
+    switch (receive_record(socket_, &reply.answer, sizeof reply.answer, reply.files, reply.count)) {
+      case Received::kNothing:
+        return Error{EAGAIN, "the agent does not answer"};
+      case Received::kClosed:
+        let_go();
+        return away;
+      case Received::kMalformed:
+        let_go();
+        return Error{EPROTO, "an agent of another version runs at @" + name_};
+      case Received::kRecord:
+        break;
+    }
+    reply.answer.text[sizeof reply.answer.text - 1] = 0;
+    if (reply.answer.error == EPROTO) return Error{EPROTO, reply.answer.text};
+    if (reply.answer.serial != request.serial) continue;
+    if (reply.answer.error != 0) return Error{reply.answer.error, reply.answer.text};
+    return reply;
+  } while (clock_.now_ns() < deadline_ns);
+  return Error{EAGAIN, "the agent does not answer"};
 }
 
 void AgentClient::handle_notices(NoticeSink& sink) {
-  Notice notice{};
-  int files[kFilesMax], count = 0;
-  while (notices_ >= 0) {
-    const bool got = receive_record(notices_, &notice, sizeof notice, files, count);
+  const int notices = notices_.load();
+  Received got = Received::kClosed;
+  while (notices >= 0) {
+    Notice notice{};
+    int files[kFilesMax], count = 0;
+    got = receive_record(notices, &notice, sizeof notice, files, count);
     close_files(files, count);
-    if (!got) break;
+    if (got != Received::kRecord) break;
     switch (notice.event) {
       case Event::kGone:
         sink.on_gone(notice.slot, notice.generation);
@@ -231,37 +309,62 @@ void AgentClient::handle_notices(NoticeSink& sink) {
         break;
     }
   }
-  if (notices_ >= 0 && errno == EAGAIN) return;
-  std::lock_guard<std::mutex> hold(lock_);
-  if (notices_ >= 0) close(notices_.exchange(-1));
-  (void)connect_and_join();  // in vain: the next call tries again
+  {
+    std::lock_guard<std::mutex> hold(lock_);
+    if (got != Received::kNothing && notices_ == notices) {
+      if (notices >= 0) close(notices_.exchange(-1));
+      let_go();
+      restore();
+    }
+    for (const int file : former_notices_) close(file);
+    former_notices_.clear();
+  }
+  if (told_ != &directory()) tell_what_was_missed(sink);
+}
+
+// Between two agents nobody tells of processes that end, addresses that change: the two directories and the
+// slots' proofs do.
+void AgentClient::tell_what_was_missed(NoticeSink& sink) {
+  const Directory& before = *told_;
+  const Directory& now = directory();
+  told_ = &now;
+  for (uint32_t slot = 1; slot < wire::kSlotsMax; slot++) {
+    const uint64_t generation = before.slots[slot].generation;
+    if (generation == 0 || before.slots[slot].primary != slot || now.slots[slot].generation == generation)
+      continue;
+    const int proof = bind_name(slot_name(name_, slot), SOCK_DGRAM);
+    if (proof < 0) continue;
+    close(proof);
+    sink.on_gone(slot, generation);
+  }
+  bool same = before.gid_count == now.gid_count;
+  for (uint32_t i = 0; same && i < kGidsMax; i++)
+    same = before.gids[i].gid == now.gids[i].gid && before.gids[i].type == now.gids[i].type;
+  if (!same) sink.on_gids_changed();
+  if (before.link_up != now.link_up) sink.on_link(now.link_up != 0);
 }
 
 Expected<uint32_t> AgentClient::extra_slot() {
+  std::lock_guard<std::mutex> hold(lock_);
   for (int attempt = 0; attempt < kSlotAttempts; attempt++) {
     Request request{};
     request.ask = Ask::kExtraSlot;
-    Answer answer{};
-    int files[kFilesMax], count = 0;
-    std::lock_guard<std::mutex> hold(lock_);
-    if (Outcome asked = ask_locked(request, nullptr, 0, answer, files, count); !asked) return asked.error();
-    if (!prove(answer.slot)) continue;
-    extra_slots_.push_back(answer.slot);
-    return answer.slot;
+    Expected<Reply> reply = ask_locked(request);
+    if (!reply) return reply.error();
+    if (!prove(reply->answer.slot)) continue;
+    extra_slots_.push_back(reply->answer.slot);
+    return reply->answer.slot;
   }
   return Error{ENOMEM, "no further slot could be had"};
 }
 
 Outcome AgentClient::join_group(const Gid& group) {
   std::lock_guard<std::mutex> hold(lock_);
-  const bool first = std::find(groups_.begin(), groups_.end(), group) == groups_.end();
   Request request{};
   request.ask = Ask::kJoinGroup;
   request.group = group;
-  Answer answer{};
-  int files[kFilesMax], count = 0;
-  if (first)
-    if (Outcome asked = ask_locked(request, nullptr, 0, answer, files, count); !asked) return asked;
+  if (std::find(groups_.begin(), groups_.end(), group) == groups_.end())
+    if (auto asked = ask_locked(request); !asked) return asked.error();
   groups_.push_back(group);  // once for each joining: the last one to leave tells the agent
   return Done{};
 }
@@ -275,9 +378,8 @@ Outcome AgentClient::leave_group(const Gid& group) {
   Request request{};
   request.ask = Ask::kLeaveGroup;
   request.group = group;
-  Answer answer{};
-  int files[kFilesMax], count = 0;
-  return ask_locked(request, nullptr, 0, answer, files, count);
+  (void)ask_locked(request);  // in vain: the next agent is not told of the group
+  return Done{};
 }
 
 uint32_t AgentClient::gid_count() const {
@@ -297,20 +399,17 @@ Expected<wire::PeerHandles> AgentClient::introduce(uint32_t slot) {
   Request request{};
   request.ask = Ask::kIntroduce;
   request.slot = slot;
-  Answer answer{};
-  int files[kFilesMax], count = 0;
-  if (Outcome asked = ask(request, nullptr, 0, answer, files, count); !asked) return asked.error();
-  if (count != 3) {
-    close_files(files, count);
-    return Error{EPROTO, "the agent sent no handles"};
-  }
+  Expected<Reply> reply = ask(request);
+  if (!reply) return reply.error();
+  if (reply->count != 3) return Error{EPROTO, "the agent sent no handles"};
   wire::PeerHandles handles;
-  handles.published = files[0];
-  handles.inbound = files[1];
-  handles.wake = files[2];
-  handles.generation = answer.generation;
-  handles.pid = answer.pid;
-  handles.primary_slot = answer.primary;
+  handles.published = reply->files[0];
+  handles.inbound = reply->files[1];
+  handles.wake = reply->files[2];
+  reply->count = 0;  // theirs now
+  handles.generation = reply->answer.generation;
+  handles.pid = reply->answer.pid;
+  handles.primary_slot = reply->answer.primary;
   return handles;
 }
 

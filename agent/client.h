@@ -10,6 +10,7 @@
 
 #include "agent/directory.h"
 #include "agent/protocol.h"
+#include "base/clock.h"
 #include "base/expected.h"
 #include "engine/host.h"
 #include "wire/link/shm/neighborhood.h"
@@ -26,12 +27,13 @@ class NoticeSink {
 };
 
 /// A process's side of the agent. Requests are answered within three seconds or fail with EAGAIN. When the
-/// agent dies, handle_notices starts another and takes the process's place in it again; until then the old
-/// directory serves. Thread safe.
+/// agent dies, handle_notices or the next request starts another and takes the process's place in it again;
+/// until then the old directory serves. Thread safe.
 class AgentClient final : public wire::Neighborhood {
  public:
-  /// Joins, starting the agent if none runs. The descriptors stay the caller's and must live as long as this
-  /// does. Errors: ENOENT no agent to start, EACCES somebody else's process has the name, and what the agent
+  /// Joins, starting the agent if none runs; takes five seconds at most, eight when the agent hangs. The
+  /// descriptors stay the caller's and must live as long as this does. Errors: ENOENT no agent to start,
+  /// EACCES somebody else's process has the name, EPROTO an agent of another version runs, and what the agent
   /// says.
   static Expected<std::unique_ptr<AgentClient>> join(int published, int inbound, int wake,
                                                      const std::string& program);
@@ -42,7 +44,7 @@ class AgentClient final : public wire::Neighborhood {
 
   /// Readable when handle_notices has something to do; -1 while the agent is away (call it now and then).
   int fd() const { return notices_.load(std::memory_order_relaxed); }
-  /// One caller at a time.
+  /// One caller at a time, which is also the only one that waits on fd().
   void handle_notices(NoticeSink& sink);
   /// In a forked child: lets go of the sockets without a word to the agent.
   void after_fork_child();
@@ -63,34 +65,51 @@ class AgentClient final : public wire::Neighborhood {
   uint32_t members(const Gid& group, uint32_t* slots, uint32_t max) const override;
 
  private:
+  struct Reply;
   AgentClient(int published, int inbound, int wake, std::string program);
-  Outcome connect_and_join();
+  Outcome connect_and_join(uint64_t deadline_ns);
   Outcome register_here(int socket);
   Outcome take_back_the_rest();
+  bool restore();
+  void let_go();
+  void close_all();
   bool prove(uint32_t slot);
-  Outcome ask(Request& request, const int* files, int count, Answer& answer, int* reply_files,
-              int& reply_count);
-  Outcome ask_locked(Request& request, const int* files, int count, Answer& answer, int* reply_files,
-                     int& reply_count);
+  Expected<Reply> ask(Request request);
+  Expected<Reply> ask_locked(Request request);
+  Expected<Reply> ask_once(Request request, const int* files, int count);
   Outcome adopt_directory(int file);
+  void tell_what_was_missed(NoticeSink& sink);
   const Directory& directory() const { return *directory_.load(std::memory_order_acquire); }
 
   const std::string name_, program_;
   const int files_[3];
+  const SystemClock clock_;
   uint32_t slot_ = 0;
   uint64_t generation_ = 0;
   std::mutex lock_;
   int socket_ = -1;
+  uint32_t serial_ = 0;
+  uint64_t next_try_ns_ = 0, back_off_ns_ = 0;  ///< of finding a lost agent
   std::atomic<int> notices_{-1};
+  std::vector<int> former_notices_;  ///< somebody may wait on them: handle_notices closes them
   std::atomic<const Directory*> directory_{nullptr};
+  const Directory* told_ = nullptr;            ///< what the notices so far are about
   std::vector<const Directory*> directories_;  ///< of former agents: readers may still look
-  std::vector<int> proofs_;
+  std::map<uint32_t, int> proofs_;             ///< by slot
   std::vector<uint32_t> extra_slots_;
   std::vector<Gid> groups_;
 };
 
-/// Connects to the user's agent for questions that need no joining (kList, kHistory). EACCES: the name is
-/// somebody else's; ECONNREFUSED: no agent runs. The caller closes the socket.
+/// Connects to the user's agent for questions that need no joining (kList, kHistory, kDirectory). EACCES: the
+/// name is somebody else's; ECONNREFUSED: no agent runs. The caller closes the socket.
 Expected<int> connect_agent();
+
+/// The same, starting the agent when none runs. Errors: what kept it from starting; EAGAIN: it was started
+/// but does not answer.
+Expected<int> reach_agent();
+
+/// One question over such a socket. The descriptors belong to the caller, whatever is returned. Errors: what
+/// the agent says; EAGAIN it does not answer; EPROTO it is of another version.
+Outcome ask_agent(int socket, Request request, Answer& answer, int* files, int& count);
 
 }  // namespace verbatim::agent

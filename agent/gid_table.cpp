@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "agent/gid_table.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -46,12 +47,23 @@ struct FreeAddresses {
 // Place in the table: link-local, IPv4, other.
 int rank(const Gid& gid) { return is_link_local(gid) ? 0 : gid.is_ipv4_mapped() ? 1 : 2; }
 
+// Where the kernel does not say (a sandbox): there is no host without these.
+std::vector<Address> loopback_addresses() {
+  Address ipv4{"lo", 1, 65536, true, {}}, ipv6 = ipv4;
+  ipv4.gid = mapped({htonl(INADDR_LOOPBACK)});
+  ipv6.gid.bytes[15] = 1;
+  return {ipv4, ipv6};
+}
+
 }  // namespace
 
 std::vector<Address> host_addresses(bool& link_up) {
   std::vector<Address> found;
   ifaddrs* raw = nullptr;
-  if (getifaddrs(&raw) != 0) return found;
+  if (getifaddrs(&raw) != 0) {
+    link_up = true;
+    return loopback_addresses();
+  }
   const std::unique_ptr<ifaddrs, FreeAddresses> list(raw);
   const int socket_for_mtu = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   std::map<std::string, Gid> made_up;

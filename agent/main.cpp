@@ -19,13 +19,52 @@ constexpr const char* kUsage =
     "Introduces the processes of one user to each other. Programs start it when they need it, and it leaves "
     "when the\n"
     "last one has gone.\n"
-    "  --background  return when the agent is ready to be asked (or another one is)\n";
+    "  --background  return when the agent is ready to be asked (or another one is)\n"
+    "\n"
+    "Exit status: 0 done, 2 wrong usage, 3 another agent runs; with --background else the errno value of "
+    "what\n"
+    "went wrong.\n";
 
 void raise_file_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Opens and serves. `ready`: where to tell how the opening went, one byte, an errno value; -1: nowhere.
+int serve(int ready) {
+  auto server = verbatim::agent::Server::open(verbatim::agent::agent_name());
+  const unsigned char result = server ? 0 : static_cast<unsigned char>(server.error().code);
+  if (ready >= 0) {
+    const bool told = write(ready, &result, 1) == 1;
+    close(ready);
+    if (!told) return 1;
+  }
+  if (server) return (*server)->run();
+  if (server.error().code == EADDRINUSE) return 3;
+  std::fprintf(stderr, "verbatimd: %s\n", server.error().reason.c_str());
+  return 1;
+}
+
+// The serving process is the one that listens, because peers see that one's credentials.
+int serve_in_background() {
+  int ends[2];
+  if (pipe(ends) != 0) return errno;
+  const pid_t child = fork();
+  if (child < 0) return errno;
+  if (child == 0) {
+    close(ends[0]);
+    setsid();
+    return serve(ends[1]);
+  }
+  close(ends[1]);
+  unsigned char result = ECHILD;
+  ssize_t got;
+  do got = read(ends[0], &result, 1);
+  while (got < 0 && errno == EINTR);
+  if (got != 1) result = ECHILD;
+  return result == EADDRINUSE ? 0 : result;
 }
 
 }  // namespace
@@ -46,17 +85,5 @@ int main(int argc, char** argv) {
   }
   signal(SIGPIPE, SIG_IGN);
   raise_file_limit();
-  auto server = verbatim::agent::Server::open(verbatim::agent::agent_name());
-  if (!server) {
-    if (server.error().code == EADDRINUSE) return background ? 0 : 3;
-    std::fprintf(stderr, "verbatimd: %s\n", server.error().reason.c_str());
-    return 1;
-  }
-  // The name is bound: whoever waits for this process may ask now, and the child goes on.
-  if (background) {
-    const pid_t child = fork();
-    if (child != 0) _exit(child > 0 ? 0 : 1);
-    setsid();
-  }
-  return (*server)->run();
+  return background ? serve_in_background() : serve(-1);
 }

@@ -24,7 +24,7 @@ socklen_t fill_address(const std::string& name, sockaddr_un& address) {
 
 }  // namespace
 
-bool send_record(int socket, const void* record, size_t bytes, const int* files, int count) {
+bool send_record(int socket, const void* record, size_t bytes, const int* files, int count, bool wait) {
   iovec data{const_cast<void*>(record), bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kFilesMax)] = {};
   msghdr message{};
@@ -40,12 +40,12 @@ bool send_record(int socket, const void* record, size_t bytes, const int* files,
     std::memcpy(CMSG_DATA(header), files, sizeof(int) * static_cast<size_t>(count));
   }
   ssize_t sent;
-  do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  do sent = sendmsg(socket, &message, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
   while (sent < 0 && errno == EINTR);
   return sent == static_cast<ssize_t>(bytes);
 }
 
-bool receive_record(int socket, void* record, size_t bytes, int* files, int& count) {
+Received receive_record(int socket, void* record, size_t bytes, int* files, int& count) {
   iovec data{record, bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kFilesMax)];
   msghdr message{};
@@ -57,7 +57,10 @@ bool receive_record(int socket, void* record, size_t bytes, int* files, int& cou
   ssize_t got;
   do got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == EINTR);
-  if (got < 0) return false;
+  if (got < 0) {
+    const bool nothing = errno == EAGAIN || errno == EWOULDBLOCK;
+    return nothing ? Received::kNothing : Received::kClosed;
+  }
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const size_t given = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -70,8 +73,9 @@ bool receive_record(int socket, void* record, size_t bytes, int* files, int& cou
         close(file);
     }
   }
-  errno = 0;
-  return got == static_cast<ssize_t>(bytes) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+  if (got == 0) return Received::kClosed;
+  const bool whole = got == static_cast<ssize_t>(bytes) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+  return whole ? Received::kRecord : Received::kMalformed;
 }
 
 void close_files(int* files, int count) {
@@ -90,6 +94,14 @@ std::string slot_name(const std::string& agent, uint32_t slot) {
   return agent + "/slot/" + std::to_string(slot);
 }
 
+bool is_bound_to(int socket, const std::string& name) {
+  sockaddr_un wanted, actual{};
+  const socklen_t wanted_length = fill_address(name, wanted);
+  socklen_t length = sizeof actual;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&actual), &length) == 0 && length == wanted_length &&
+         std::memcmp(&wanted, &actual, length) == 0;
+}
+
 int bind_name(const std::string& name, int type) {
   const int made = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
   if (made < 0) return -1;
@@ -102,12 +114,18 @@ int bind_name(const std::string& name, int type) {
   return -1;
 }
 
-int connect_name(const std::string& name) {
+int connect_name(const std::string& name, int timeout_ms) {
   const int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (made < 0) return -1;
+  const timeval wait{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+  setsockopt(made, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
   sockaddr_un address;
   const socklen_t length = fill_address(name, address);
-  if (connect(made, reinterpret_cast<sockaddr*>(&address), length) == 0) return made;
+  int connected;
+  do connected = connect(made, reinterpret_cast<sockaddr*>(&address), length);
+  while (connected != 0 && errno == EINTR);
+  if (connected == 0) return made;
   const int error = errno;
   close(made);
   errno = error;

@@ -5,6 +5,7 @@
 // abstract name space, descriptors beside them. A process asks, the agent answers each request once, in
 // order. Notices come over a second socket that the process hands over when it joins.
 
+#include <cstdint>
 #include <string>
 
 #include "base/gid.h"
@@ -12,16 +13,20 @@
 
 namespace verbatim::agent {
 
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
 enum class Ask : uint32_t {
-  kJoin,  ///< descriptors: published, inbound, wake, notices. slot and generation non-zero: take mine back
-  kExtraSlot,  ///< another slot for queue pair numbers; `slot` non-zero: take it back
+  /// Descriptors: published, inbound, wake, notices. `slot` and `generation` non-zero: take mine back, with
+  /// the
+  /// slot's proof (see slot_name) as a fifth descriptor.
+  kJoin,
+  kExtraSlot,  ///< another slot for queue pair numbers; `slot` non-zero: take it back, with its proof
   kIntroduce,  ///< handles of the owner of `slot`
   kJoinGroup,
   kLeaveGroup,
-  kList,     ///< the next live process with a slot above `slot`; answers with its published memory
-  kHistory,  ///< the error reason number `index` of processes that have gone, oldest first
+  kList,       ///< the next live process with a slot above `slot`; answers with its published memory
+  kHistory,    ///< the error reason number `index` of processes that have gone, oldest first
+  kDirectory,  ///< the directory, for whoever only looks
 };
 
 struct Request {
@@ -32,6 +37,8 @@ struct Request {
   uint64_t generation;
   Gid group;
   char program[32];
+  uint32_t serial;  ///< comes back in the answer, so that a late one is not taken for another's
+  uint32_t reserved;
 };
 
 struct Answer {
@@ -43,7 +50,7 @@ struct Answer {
   uint32_t pid;
   uint32_t qpn;
   uint32_t status;
-  uint32_t reserved;
+  uint32_t serial;
   uint64_t time_ns;
   char program[32];
   char text[224];  ///< why not, or the reason asked for
@@ -58,23 +65,33 @@ struct Notice {
 };
 
 /// Most descriptors beside one record.
-inline constexpr int kFilesMax = 4;
+inline constexpr int kFilesMax = 5;
 
-/// Sends one record with `count` descriptors. Never raises SIGPIPE. False: errno tells.
-bool send_record(int socket, const void* record, size_t bytes, const int* files, int count);
+/// Sends one record with `count` descriptors. Never raises SIGPIPE. `wait`: as long as the socket's own
+/// timeout says when there is no room, else not at all. False: errno tells.
+bool send_record(int socket, const void* record, size_t bytes, const int* files, int count, bool wait = true);
+
+enum class Received : uint8_t {
+  kRecord,
+  kNothing,    ///< none came in time
+  kClosed,     ///< the other end has gone
+  kMalformed,  ///< something else came
+};
 /// Receives one record of exactly `bytes`; the descriptors that came (at most kFilesMax, close-on-exec)
-/// belong to the caller, also when false is returned. errno 0 with false: the other end has closed, or sent
-/// something else.
-bool receive_record(int socket, void* record, size_t bytes, int* files, int& count);
+/// belong to the caller, whatever is returned.
+Received receive_record(int socket, void* record, size_t bytes, int* files, int& count);
 void close_files(int* files, int count);
 
 /// "verbatim/<uid>", or what VERBATIM_AGENT_SOCKET says.
 std::string agent_name();
 /// The name whose binding proves that a living process owns a slot.
 std::string slot_name(const std::string& agent, uint32_t slot);
+/// True when `socket` is what holds an abstract name.
+bool is_bound_to(int socket, const std::string& name);
 /// Binds a socket of `type` to an abstract name; -1 with errno (EADDRINUSE: somebody has it).
 int bind_name(const std::string& name, int type);
-/// Connects to an abstract name; -1 with errno (ECONNREFUSED: nobody is there).
-int connect_name(const std::string& name);
+/// Connects to an abstract name; -1 with errno (ECONNREFUSED: nobody is there). The call itself, and every
+/// send and receive on the socket, takes `timeout_ms` at most.
+int connect_name(const std::string& name, int timeout_ms);
 
 }  // namespace verbatim::agent

@@ -4,7 +4,18 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "engine/published.h"
+
 namespace verbatim::agent {
+
+namespace {
+
+// A few more than a process can use: one that it could not prove its own is lost to it.
+constexpr long kSlotsPerProcess = engine::kQpBlocksMax + 4;
+// What a process may claim to have had; leaves room for all that will be given out.
+constexpr uint64_t kClaimMax = UINT64_MAX / 2;
+
+}  // namespace
 
 Registry::Registry(Directory& directory, uint64_t first_generation,
                    std::function<bool(uint32_t)> slot_is_owned)
@@ -38,7 +49,8 @@ Expected<Registry::Grant> Registry::join(uint32_t pid) {
 }
 
 Expected<Registry::Grant> Registry::rejoin(uint32_t pid, uint32_t slot, uint64_t generation) {
-  if (slot == 0 || slot >= wire::kSlotsMax || generation == 0) return Error{EINVAL, "no such slot"};
+  if (slot == 0 || slot >= wire::kSlotsMax || generation == 0 || generation > kClaimMax)
+    return Error{EINVAL, "no such slot"};
   if (directory_.slots[slot].generation != 0) return Error{EBUSY, "another process has the slot"};
   next_generation_ = std::max(next_generation_, generation + 1);
   take(slot, slot, pid, generation);
@@ -47,6 +59,10 @@ Expected<Registry::Grant> Registry::rejoin(uint32_t pid, uint32_t slot, uint64_t
 
 Expected<Registry::Grant> Registry::extra(uint32_t primary, uint32_t wanted) {
   if (wanted >= wire::kSlotsMax) return Error{EINVAL, "no such slot"};
+  const long had = std::count_if(
+      std::begin(directory_.slots), std::end(directory_.slots),
+      [&](const DirectorySlot& slot) { return slot.generation != 0 && slot.primary == primary; });
+  if (had >= kSlotsPerProcess) return Error{ENOSPC, "the process has all the slots that one may have"};
   uint32_t slot = wanted;
   if (slot == 0) {
     Expected<uint32_t> found = free_slot();

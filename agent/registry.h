@@ -23,10 +23,10 @@ class Registry {
   };
   /// A new process. ENOMEM: all slots are taken.
   Expected<Grant> join(uint32_t pid);
-  /// A process that had this slot from an earlier agent. EBUSY: somebody else has it.
+  /// A process that had this slot from an earlier agent, as its proof shows. EBUSY: somebody else has it.
   Expected<Grant> rejoin(uint32_t pid, uint32_t slot, uint64_t generation);
   /// One more slot of the process with primary slot `primary`; `wanted` non-zero: that one, which it had
-  /// before.
+  /// before. ENOSPC: it has as many as a process may.
   Expected<Grant> extra(uint32_t primary, uint32_t wanted);
   /// The process has gone: frees its slots, leaves its groups.
   void leave(uint32_t primary);

@@ -8,12 +8,13 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <map>
 
 #include "agent/gid_table.h"
 
@@ -27,8 +28,13 @@ namespace {
 
 constexpr uint64_t kLingerNs = 2'000'000'000;      ///< stay this long when nobody is there
 constexpr uint64_t kFirstWaitNs = 10'000'000'000;  ///< for whoever started the agent
-constexpr int kPollMs = 500;
+constexpr int kAddressPollMs = 1000;               ///< where changes are not told
 constexpr size_t kClientsMax = 4096;
+
+// What an epoll event is about. Clients have two numbers each: the socket's and the process's.
+constexpr uint64_t kListenerId = 0, kNetlinkId = 1;
+constexpr uint64_t socket_id(uint64_t client) { return client * 2; }
+constexpr uint64_t process_id(uint64_t client) { return client * 2 + 1; }
 
 Answer refusal(const Error& error) {
   Answer answer{};
@@ -49,6 +55,42 @@ bool sealed(int file, int wanted) {
   return seals >= 0 && (seals & wanted) == wanted;
 }
 
+// Others will write to it: anything that could make them wait must not pass for one.
+bool is_eventfd(int file) {
+  char link[32], kind[64];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(link, kind, sizeof kind);
+  if (length < 0) return true;  // no /proc here: believe it
+  constexpr char kEventfd[] = "anon_inode:[eventfd]";
+  return static_cast<size_t>(length) == sizeof kEventfd - 1 &&
+         std::memcmp(kind, kEventfd, sizeof kEventfd - 1) == 0;
+}
+
+bool is_socket(int file, int type) {
+  int domain = 0, actual = 0;
+  socklen_t length = sizeof domain;
+  return getsockopt(file, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX &&
+         getsockopt(file, SOL_SOCKET, SO_TYPE, &actual, &length) == 0 && actual == type;
+}
+
+int open_process(pid_t pid) {
+#ifdef SYS_pidfd_open
+  return pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
+#else
+  return -1;
+#endif
+}
+
+int open_netlink() {
+  const int made = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+  sockaddr_nl address{};
+  address.nl_family = AF_NETLINK;
+  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+  if (made < 0 || bind(made, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return made;
+  close(made);
+  return -1;
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<Server>> Server::open(const std::string& name) {
@@ -66,77 +108,96 @@ Outcome Server::prepare() {
   if (directory_file_ < 0 || ftruncate(directory_file_, sizeof(Directory)) != 0)
     return Error{errno, "no memory for the directory"};
   void* memory = mmap(nullptr, sizeof(Directory), PROT_READ | PROT_WRITE, MAP_SHARED, directory_file_, 0);
-  if (memory == MAP_FAILED || fcntl(directory_file_, F_ADD_SEALS, kSeals) != 0)
-    return Error{errno, "the directory could not be shared"};
+  if (memory == MAP_FAILED) return Error{errno, "no memory for the directory"};
   directory_ = static_cast<Directory*>(memory);
+  if (fcntl(directory_file_, F_ADD_SEALS, kSeals) != 0)
+    return Error{errno, "the directory could not be sealed"};
   directory_->magic = Directory::kMagic;
   uint64_t start = 0;
   if (getrandom(&start, sizeof start, 0) != sizeof start) start = clock_.now_ns();
-  registry_ = std::make_unique<Registry>(*directory_, start >> 1, [this](uint32_t slot) {
-    const int proof = bind_name(slot_name(name_, slot), SOCK_DGRAM);
-    if (proof >= 0) close(proof);
-    return proof < 0;
-  });
-  netlink_ = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
-  sockaddr_nl address{};
-  address.nl_family = AF_NETLINK;
-  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
-  if (netlink_ >= 0 && bind(netlink_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-    close(netlink_);
-    netlink_ = -1;  // addresses are looked at now and then instead
-  }
+  registry_ = std::make_unique<Registry>(*directory_, start >> 2,
+                                         [this](uint32_t slot) { return slot_is_owned(slot); });
+  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  netlink_ = open_netlink();
   refresh_addresses();
   poller_ = epoll_create1(EPOLL_CLOEXEC);
   if (poller_ < 0 || listen(listener_, 512) != 0) return Error{errno, "the agent could not listen"};
-  watch(listener_);
-  if (netlink_ >= 0) watch(netlink_);
+  watch(listener_, kListenerId);
+  if (netlink_ >= 0) watch(netlink_, kNetlinkId);
   return Done{};
 }
 
 Server::~Server() {
-  for (auto& [socket, client] : clients_) {
-    close(socket);
+  for (auto& [id, client] : clients_) {
+    close_files(&client.socket, 1);
+    close_files(&client.process, 1);
     close_files(client.files, 4);
   }
   if (directory_) munmap(directory_, sizeof(Directory));
-  for (const int file : {listener_, poller_, netlink_, directory_file_})
+  for (const int file : {listener_, poller_, netlink_, directory_file_, spare_})
     if (file >= 0) close(file);
 }
 
-void Server::watch(int file) {
+void Server::watch(int file, uint64_t id) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.fd = file;
+  event.data.u64 = id;
   epoll_ctl(poller_, EPOLL_CTL_ADD, file, &event);
+}
+
+// Nothing needs a clock while somebody is there and the kernel tells of address changes.
+int Server::wait_ms(uint64_t leave_at) const {
+  int wait = netlink_ < 0 ? kAddressPollMs : -1;
+  if (!clients_.empty()) return wait;
+  const uint64_t now = clock_.now_ns();
+  const int left = now >= leave_at ? 0 : static_cast<int>((leave_at - now) / 1'000'000) + 1;
+  return wait < 0 ? left : std::min(wait, left);
 }
 
 int Server::run() {
   uint64_t leave_at = clock_.now_ns() + kFirstWaitNs;
+  bool somebody_came = false;
   for (;;) {
     epoll_event events[64];
-    const int count = epoll_wait(poller_, events, 64, kPollMs);
+    const int count = epoll_wait(poller_, events, 64, wait_ms(leave_at));
     if (count < 0 && errno != EINTR) return 1;
-    for (int i = 0; i < count; i++) {
-      const int file = events[i].data.fd;
-      if (file == listener_)
-        accept_client();
-      else if (file == netlink_)
-        drain_netlink();
-      else if (const auto found = clients_.find(file); found != clients_.end())
-        serve(found->second);
-    }
+    for (int i = 0; i < count; i++) happened(events[i].data.u64);
     if (netlink_ < 0) refresh_addresses();
     const uint64_t now = clock_.now_ns();
     if (!clients_.empty())
-      leave_at = now + kLingerNs;
-    else if (now >= leave_at)
+      somebody_came = true;
+    else if (now >= leave_at && count == 0)
       return 0;
+    if (count > 0 && somebody_came) leave_at = now + kLingerNs;
   }
+}
+
+void Server::happened(uint64_t id) {
+  if (id == kListenerId) return accept_client();
+  if (id == kNetlinkId) return drain_netlink();
+  const auto found = clients_.find(id / 2);
+  if (found == clients_.end()) return;  // gone by an earlier event of the same batch
+  if (id == process_id(id / 2))
+    drop(id / 2);
+  else
+    serve(found->second);
+}
+
+// Otherwise the connection would stay at the door and wake this loop for ever.
+void Server::refuse_for_want_of_files() {
+  if (spare_ < 0) return;
+  close(spare_);
+  const int refused = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (refused >= 0) close(refused);
+  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 void Server::accept_client() {
   const int socket = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (socket < 0) return;
+  if (socket < 0) {
+    if (errno == EMFILE || errno == ENFILE) refuse_for_want_of_files();
+    return;
+  }
   ucred peer{};
   socklen_t length = sizeof peer;
   const bool known = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
@@ -144,35 +205,45 @@ void Server::accept_client() {
     close(socket);
     return;
   }
-  Client& client = clients_[socket];
+  const uint64_t id = next_client_++;
+  Client& client = clients_[id];
+  client.id = id;
   client.socket = socket;
   client.pid = static_cast<uint32_t>(peer.pid);
-  watch(socket);
+  client.process = open_process(peer.pid);
+  watch(socket, socket_id(id));
+  if (client.process >= 0) watch(client.process, process_id(id));
 }
 
 void Server::serve(Client& client) {
   Request request{};
-  int files[kFilesMax], count = 0, reply_files[kFilesMax], reply_count = 0;
-  const bool got = receive_record(client.socket, &request, sizeof request, files, count);
-  if (!got && errno == EAGAIN) return;
-  if (!got || request.version != kVersion) {
-    close_files(files, count);
-    return drop(client.socket);
+  Attached attached;
+  const Received got =
+      receive_record(client.socket, &request, sizeof request, attached.files, attached.count);
+  if (got == Received::kNothing) return;
+  if (got == Received::kClosed) return drop(client.id);
+  if (got == Received::kMalformed || request.version != kVersion) {
+    const Answer no =
+        refusal({EPROTO, "the agent that runs is of another version; it leaves with its last program"});
+    send_record(client.socket, &no, sizeof no, nullptr, 0, false);
+    return drop(client.id);
   }
-  const Answer reply = answer(client, request, files, count, reply_files, reply_count);
-  close_files(files, count);
-  if (!send_record(client.socket, &reply, sizeof reply, reply_files, reply_count)) drop(client.socket);
+  Answer reply = answer(client, request, attached);
+  reply.serial = request.serial;
+  if (!send_record(client.socket, &reply, sizeof reply, attached.reply, attached.reply_count, false))
+    drop(client.id);
 }
 
-void Server::drop(int socket) {
-  Client client = clients_[socket];
-  clients_.erase(socket);
-  close(socket);
+void Server::drop(uint64_t id) {
+  Client client = clients_[id];
+  clients_.erase(id);
+  close_files(&client.socket, 1);
+  close_files(&client.process, 1);
   if (client.slot != 0) {
     history_.add(read_reasons(client.files[0], client.pid));
     const uint64_t generation = directory_->slots[client.slot].generation;
     registry_->leave(client.slot);
-    notify({Event::kGone, client.slot, generation}, nullptr);
+    notify({Event::kGone, client.slot, generation});
   }
   close_files(client.files, 4);
 }
@@ -180,80 +251,91 @@ void Server::drop(int socket) {
 Server::Client* Server::owner_of(uint32_t slot) {
   if (slot == 0 || slot >= wire::kSlotsMax || directory_->slots[slot].generation == 0) return nullptr;
   const uint32_t primary = directory_->slots[slot].primary;
-  for (auto& [socket, client] : clients_)
+  for (auto& [id, client] : clients_)
     if (client.slot == primary) return &client;
   return nullptr;
 }
 
-Answer Server::answer(Client& client, const Request& request, int* files, int& count, int* reply_files,
-                      int& reply_count) {
-  if (request.ask == Ask::kJoin) return join(client, request, files, count, reply_files, reply_count);
-  if (request.ask == Ask::kList) return list(request, reply_files, reply_count);
+bool Server::slot_is_owned(uint32_t slot) const {
+  const int proof = bind_name(slot_name(name_, slot), SOCK_DGRAM);
+  if (proof < 0) return errno == EADDRINUSE;
+  close(proof);
+  return false;
+}
+
+Answer Server::answer(Client& client, const Request& request, Attached& attached) {
+  if (request.ask == Ask::kJoin) return join(client, request, attached);
+  if (request.ask == Ask::kList) return list(request, attached);
   if (request.ask == Ask::kHistory) return history(request);
+  if (request.ask == Ask::kDirectory) {
+    attached.reply[attached.reply_count++] = directory_file_;
+    return done();
+  }
   if (client.slot == 0) return refusal({EPERM, "the process has not joined"});
-  switch (request.ask) {
-    case Ask::kExtraSlot: {
-      Expected<Registry::Grant> grant = registry_->extra(client.slot, request.slot);
-      if (!grant) return refusal(grant.error());
-      Answer reply = done();
-      reply.slot = grant->slot;
-      reply.generation = grant->generation;
-      return reply;
-    }
-    case Ask::kIntroduce: {
-      const Client* peer = owner_of(request.slot);
-      if (!peer) return refusal({ESRCH, "no process has this slot"});
-      Answer reply = done();
-      reply.slot = request.slot;
-      reply.primary = peer->slot;
-      reply.generation = directory_->slots[peer->slot].generation;
-      reply.pid = peer->pid;
-      std::copy_n(peer->files, 3, reply_files);
-      reply_count = 3;
-      return reply;
-    }
-    case Ask::kJoinGroup: {
-      Outcome joined = registry_->join_group(client.slot, request.group);
-      return joined ? done() : refusal(joined.error());
-    }
-    case Ask::kLeaveGroup:
-      registry_->leave_group(client.slot, request.group);
-      return done();
-    case Ask::kJoin:
-    case Ask::kList:
-    case Ask::kHistory:
-      break;
+  if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
+  if (request.ask == Ask::kIntroduce) return introduce(request, attached);
+  if (request.ask == Ask::kJoinGroup) {
+    Outcome joined = registry_->join_group(client.slot, request.group);
+    return joined ? done() : refusal(joined.error());
+  }
+  if (request.ask == Ask::kLeaveGroup) {
+    registry_->leave_group(client.slot, request.group);
+    return done();
   }
   return refusal({EINVAL, "unknown request"});
 }
 
-Answer Server::join(Client& client, const Request& request, int* files, int& count, int* reply_files,
-                    int& reply_count) {
+Answer Server::join(Client& client, const Request& request, Attached& attached) {
   if (client.slot != 0) return refusal({EALREADY, "the process has joined already"});
   constexpr int kSize = F_SEAL_SHRINK | F_SEAL_GROW;
-  if (count != 4 || !sealed(files[0], kSize | F_SEAL_FUTURE_WRITE) || !sealed(files[1], kSize))
-    return refusal(
-        {EINVAL, "joining takes two sealed memory files, an event descriptor and a socket for notices"});
-  Expected<Registry::Grant> grant = request.slot != 0
-                                        ? registry_->rejoin(client.pid, request.slot, request.generation)
-                                        : registry_->join(client.pid);
+  const bool again = request.slot != 0;
+  const int* files = attached.files;
+  if (attached.count != (again ? 5 : 4) || !sealed(files[0], kSize | F_SEAL_FUTURE_WRITE) ||
+      !sealed(files[1], kSize) || !is_eventfd(files[2]) || !is_socket(files[3], SOCK_SEQPACKET))
+    return refusal({EINVAL, "joining takes two sealed memory files, an eventfd and a socket for notices"});
+  if (again && !is_bound_to(files[4], slot_name(name_, request.slot)))
+    return refusal({EPERM, "the slot is not the process's own"});
+  Expected<Registry::Grant> grant =
+      again ? registry_->rejoin(client.pid, request.slot, request.generation) : registry_->join(client.pid);
   if (!grant) return refusal(grant.error());
   client.slot = grant->slot;
-  std::copy_n(files, 4, client.files);
-  count = 0;  // kept
-  fcntl(client.files[3], F_SETFL, O_NONBLOCK);
+  for (int i = 0; i < 4; i++) std::swap(client.files[i], attached.files[i]);
   std::memcpy(client.program, request.program, sizeof client.program - 1);
   Answer reply = done();
   reply.slot = reply.primary = grant->slot;
   reply.generation = grant->generation;
-  reply_files[0] = directory_file_;
-  reply_count = 1;
+  attached.reply[attached.reply_count++] = directory_file_;
   return reply;
 }
 
-Answer Server::list(const Request& request, int* reply_files, int& reply_count) {
+Answer Server::extra_slot(Client& client, const Request& request, const Attached& attached) {
+  if (request.slot != 0 &&
+      (attached.count != 1 || !is_bound_to(attached.files[0], slot_name(name_, request.slot))))
+    return refusal({EPERM, "the slot is not the process's own"});
+  Expected<Registry::Grant> grant = registry_->extra(client.slot, request.slot);
+  if (!grant) return refusal(grant.error());
+  Answer reply = done();
+  reply.slot = grant->slot;
+  reply.generation = grant->generation;
+  return reply;
+}
+
+Answer Server::introduce(const Request& request, Attached& attached) {
+  const Client* peer = owner_of(request.slot);
+  if (!peer) return refusal({ESRCH, "no process has this slot"});
+  Answer reply = done();
+  reply.slot = request.slot;
+  reply.primary = peer->slot;
+  reply.generation = directory_->slots[peer->slot].generation;
+  reply.pid = peer->pid;
+  std::copy_n(peer->files, 3, attached.reply);
+  attached.reply_count = 3;
+  return reply;
+}
+
+Answer Server::list(const Request& request, Attached& attached) {
   const Client* next = nullptr;
-  for (const auto& [socket, client] : clients_)
+  for (const auto& [id, client] : clients_)
     if (client.slot > request.slot && (!next || client.slot < next->slot)) next = &client;
   if (!next) return refusal({ENOENT, "no more"});
   Answer reply = done();
@@ -261,8 +343,7 @@ Answer Server::list(const Request& request, int* reply_files, int& reply_count) 
   reply.generation = directory_->slots[next->slot].generation;
   reply.pid = next->pid;
   std::memcpy(reply.program, next->program, sizeof reply.program);
-  reply_files[0] = next->files[0];
-  reply_count = 1;
+  attached.reply[attached.reply_count++] = next->files[0];
   return reply;
 }
 
@@ -280,10 +361,9 @@ Answer Server::history(const Request& request) {
 }
 
 // A process that does not read its notices loses them; what they say can also be seen in the directory.
-void Server::notify(const Notice& notice, const Client* except) {
-  for (auto& [socket, client] : clients_)
-    if (client.slot != 0 && &client != except)
-      send_record(client.files[3], &notice, sizeof notice, nullptr, 0);
+void Server::notify(const Notice& notice) {
+  for (auto& [id, client] : clients_)
+    if (client.slot != 0) send_record(client.files[3], &notice, sizeof notice, nullptr, 0, false);
 }
 
 void Server::refresh_addresses() {
@@ -296,10 +376,10 @@ void Server::refresh_addresses() {
     std::copy(table.begin(), table.end(), directory_->gids);
     directory_->gid_count = count;
     directory_->gid_sequence.fetch_add(1, std::memory_order_acq_rel);
-    notify({Event::kGidsChanged, 0, 0}, nullptr);
+    notify({Event::kGidsChanged, 0, 0});
   }
   if (directory_->link_up.exchange(up) != static_cast<uint32_t>(up))
-    notify({up ? Event::kLinkUp : Event::kLinkDown, 0, 0}, nullptr);
+    notify({up ? Event::kLinkUp : Event::kLinkDown, 0, 0});
 }
 
 void Server::drain_netlink() {

@@ -13,10 +13,12 @@
 
 namespace verbatim::agent {
 
-/// The agent's socket loop. One thread.
+/// The agent's socket loop. One thread. Believes no client: a record that is not in order ends its
+/// connection.
 class Server {
  public:
-  /// Binds the name. EADDRINUSE: another agent runs already.
+  /// Binds the name and listens; peers see the calling process as the agent. EADDRINUSE: another agent runs
+  /// already.
   static Expected<std::unique_ptr<Server>> open(const std::string& name);
   ~Server();
 
@@ -25,36 +27,53 @@ class Server {
 
  private:
   struct Client {
+    uint64_t id = 0;
     int socket = -1;
+    int process = -1;  ///< pidfd: a forked child may keep the socket open, but not the process
     uint32_t pid = 0;
     uint32_t slot = 0;                ///< 0: has not joined
     int files[4] = {-1, -1, -1, -1};  ///< published, inbound, wake, notices
     char program[32] = {};
   };
-  Server(std::string name, int listener) : name_(std::move(name)), listener_(listener) {}
+  /// What came with a request, and what goes with its answer. Closes what nobody took.
+  struct Attached {
+    int files[kFilesMax];
+    int count = 0;
+    int reply[kFilesMax];  ///< stay the server's
+    int reply_count = 0;
+    ~Attached() { close_files(files, count); }
+  };
+  Server(std::string name, int listener)
+      : name_(std::move(name)), listener_(listener), history_(history_path(name_)) {}
 
   Outcome prepare();
-  void watch(int file);
+  void watch(int file, uint64_t id);
+  int wait_ms(uint64_t leave_at) const;
   void accept_client();
+  void refuse_for_want_of_files();
+  void happened(uint64_t id);
   void serve(Client& client);
-  void drop(int socket);
-  Answer answer(Client& client, const Request& request, int* files, int& count, int* reply_files,
-                int& reply_count);
-  Answer join(Client& client, const Request& request, int* files, int& count, int* reply_files,
-              int& reply_count);
-  Answer list(const Request& request, int* reply_files, int& reply_count);
+  void drop(uint64_t id);
+  Answer answer(Client& client, const Request& request, Attached& attached);
+  Answer join(Client& client, const Request& request, Attached& attached);
+  Answer extra_slot(Client& client, const Request& request, const Attached& attached);
+  Answer introduce(const Request& request, Attached& attached);
+  Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);
   Client* owner_of(uint32_t slot);
-  void notify(const Notice& notice, const Client* except);
+  bool slot_is_owned(uint32_t slot) const;
+  void notify(const Notice& notice);
   void refresh_addresses();
   void drain_netlink();
 
   const std::string name_;
   const int listener_;
   int poller_ = -1, netlink_ = -1, directory_file_ = -1;
+  int spare_ = -1;  ///< given up for a moment when there are no descriptors left
   Directory* directory_ = nullptr;
   std::unique_ptr<Registry> registry_;
-  std::unordered_map<int, Client> clients_;
+  std::unordered_map<uint64_t, Client> clients_;  ///< by a number that is never used twice
+  uint64_t next_client_ = 1;
   History history_;
   SystemClock clock_;
 };

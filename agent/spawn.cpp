@@ -3,12 +3,14 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -32,13 +34,61 @@ std::string folder_of_this() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-struct Start {
-  const char* path;
-  int error = 0;
+// Folders that PATH names, absolute ones only: what is "here" differs from program to program.
+std::vector<std::string> search_path() {
+  std::vector<std::string> folders;
+  const char* set = secure_getenv("PATH");
+  const std::string path = set ? set : "/usr/local/bin:/usr/bin:/bin";
+  for (size_t at = 0; at < path.size();) {
+    const size_t end = std::min(path.find(':', at), path.size());
+    if (path[at] == '/') folders.push_back(path.substr(at, end - at));
+    at = end + 1;
+  }
+  return folders;
+}
+
+/// A piece of stack for a child that shares this process's memory.
+class Stack {
+ public:
+  void* top() const {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory_.get() + kStackBytes) & ~uintptr_t{15});
+  }
+
+ private:
+  std::unique_ptr<char[]> memory_{new char[kStackBytes]};
 };
 
-// Runs in the memory of the program that waits for it: only system calls, nothing that allocates or locks.
-int run_child(void* argument) {
+struct Start {
+  const char* path;
+  char** environment;
+  void* stack;     ///< for the process that becomes the agent
+  int error = 0;   ///< errno value: it could not be run
+  int status = 0;  ///< as waitpid gives it
+};
+
+// Both functions below run in the memory of the program, whose thread waits meanwhile: only system calls,
+// nothing that allocates or locks.
+
+int become_agent(void* argument) {
+  auto* start = static_cast<Start*>(argument);
+  const int null = open("/dev/null", O_RDWR);
+  for (int file = 0; file < 3; file++)
+    if (null < 0 || dup2(null, file) < 0) close(file);
+  if (syscall(SYS_close_range, 3u, ~0u, 0u) != 0)
+    for (int file = 3; file < 65536; file++) close(file);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  char background[] = "--background";
+  char* arguments[] = {const_cast<char*>(start->path), background, nullptr};
+  execve(start->path, arguments, start->environment);
+  start->error = errno;
+  return 127;
+}
+
+// A process that calls exec raises SIGCHLD in its parent when it ends, whatever clone was told. So the
+// program gets a child that never does, and that one has the agent for a child.
+int stand_between(void* argument) {
   auto* start = static_cast<Start*>(argument);
   setsid();
   for (int signal_number = 1; signal_number < NSIG; signal_number++) {
@@ -46,34 +96,51 @@ int run_child(void* argument) {
     plain.sa_handler = SIG_DFL;
     sigaction(signal_number, &plain, nullptr);
   }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
   if (chdir("/") != 0) return 1;
-  const int null = open("/dev/null", O_RDWR);
-  for (int file = 0; file < 3; file++) dup2(null, file);
-  if (syscall(SYS_close_range, 3u, ~0u, 0u) != 0)
-    for (int file = 3; file < 65536; file++) close(file);
-  char background[] = "--background";
-  char* arguments[] = {const_cast<char*>(start->path), background, nullptr};
-  execve(start->path, arguments, environ);
-  start->error = errno;
-  return 127;
+  const pid_t child = clone(become_agent, start->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, start);
+  if (child < 0) {
+    start->error = errno;
+    return 1;
+  }
+  while (waitpid(child, &start->status, 0) < 0 && errno == EINTR) {
+  }
+  return 0;
+}
+
+// The program's environment without what would make the agent something else.
+std::vector<char*> agent_environment() {
+  std::vector<char*> kept;
+  for (char** each = environ; each && *each; each++)
+    if (std::strncmp(*each, "LD_PRELOAD=", 11) != 0) kept.push_back(*each);
+  kept.push_back(nullptr);
+  return kept;
+}
+
+Outcome outcome_of(const Start& start) {
+  const std::string agent = "the agent " + std::string(start.path);
+  if (start.error != 0) return Error{start.error, agent + " cannot be run: " + std::strerror(start.error)};
+  if (start.status == 0) return Done{};
+  if (!WIFEXITED(start.status))
+    return Error{ECHILD, agent + " was ended by signal " + std::to_string(WTERMSIG(start.status))};
+  const int code = WEXITSTATUS(start.status);
+  if (code > 125) return Error{ECHILD, agent + " failed to start (exit status " + std::to_string(code) + ")"};
+  return Error{ECHILD, agent + " failed to start: " + std::strerror(code)};
 }
 
 }  // namespace
 
 Expected<std::string> find_agent() {
-  if (const char* set = std::getenv("VERBATIM_AGENT"); set && *set) {
-    if (access(set, X_OK) == 0) return std::string(set);
+  if (const char* set = secure_getenv("VERBATIM_AGENT"); set && *set) {
+    char resolved[4096];  // the agent is started from another folder
+    if (realpath(set, resolved) && access(resolved, X_OK) == 0) return std::string(resolved);
     return Error{ENOENT, "VERBATIM_AGENT names " + std::string(set) + ", which cannot be run"};
   }
   const std::string here = folder_of_this();
+  std::vector<std::string> folders = {here + "/../bin", here, here + "/../../bin", "/usr/libexec/verbatim"};
+  for (std::string& folder : search_path()) folders.push_back(std::move(folder));
   std::string tried;
-  for (const std::string& place :
-       {here + "/../bin/verbatimd", here + "/verbatimd", here + "/../../bin/verbatimd",
-        std::string("/usr/libexec/verbatim/verbatimd"), std::string("/usr/local/bin/verbatimd"),
-        std::string("/usr/bin/verbatimd")}) {
+  for (const std::string& folder : folders) {
+    const std::string place = folder + "/verbatimd";
     if (access(place.c_str(), X_OK) == 0) return place;
     tried += (tried.empty() ? "" : ", ") + place;
   }
@@ -84,27 +151,24 @@ Expected<std::string> find_agent() {
 Outcome start_agent() {
   Expected<std::string> path = find_agent();
   if (!path) return path.error();
-  Start start{path->c_str()};
-  const std::unique_ptr<char[]> stack(new char[kStackBytes]);
-  // No signal is asked for when the child ends (a plain fork would raise SIGCHLD in the program).
+  std::vector<char*> environment = agent_environment();
+  const Stack between, becoming;
+  Start start{path->c_str(), environment.data(), becoming.top()};
+  // Neither a signal's handler nor a cancellation may run while the children use this thread's memory.
+  int cancelable;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  char* top =
-      reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(stack.get() + kStackBytes) & ~uintptr_t{15});
-  const pid_t child = clone(run_child, top, CLONE_VM | CLONE_VFORK, &start);
+  const pid_t child = clone(stand_between, between.top(), CLONE_VM | CLONE_VFORK, &start);
   const int clone_error = errno;
+  while (child > 0 && waitpid(child, nullptr, __WALL) < 0 && errno == EINTR) {
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setcancelstate(cancelable, nullptr);
   if (child < 0)
     return Error{clone_error, "no process for the agent: " + std::string(std::strerror(clone_error))};
-  int status = 0;
-  while (waitpid(child, &status, __WALL) < 0 && errno == EINTR) {
-  }
-  if (start.error != 0)
-    return Error{start.error, "the agent " + *path + " cannot be run: " + std::strerror(start.error)};
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return Error{ECHILD, "the agent " + *path + " failed to start"};
-  return Done{};
+  return outcome_of(start);
 }
 
 }  // namespace verbatim::agent

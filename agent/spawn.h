@@ -5,8 +5,8 @@
 
 namespace verbatim::agent {
 
-/// Where verbatimd is: VERBATIM_AGENT, or beside this library or program (../bin, ./), or where it is
-/// installed. ENOENT: the reason lists the places.
+/// Where verbatimd is: VERBATIM_AGENT, or beside this library or program (../bin, ., ../../bin), or in
+/// /usr/libexec/verbatim, or in a folder of PATH. ENOENT: the reason lists the places.
 Expected<std::string> find_agent();
 
 /// Starts it and returns when it can be asked. The program around this notices nothing: no signal when the

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "tools/commands.h"
 
@@ -9,13 +10,15 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "verbatim " VERBATIM_VERSION);
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(1);
+  app.footer(
+      "Exit status: 0 done, 1 failed, 2 wrong usage; of run: the program's own, or 127 when it is not found, "
+      "126 "
+      "when\nit cannot be run.");
 
   std::vector<std::string> command;
   CLI::App* run_command =
       app.add_subcommand("run", "Run a program on these libraries: verbatim run [--] PROGRAM [ARGUMENTS]");
   run_command->add_option("program", command, "The program and its arguments")->required();
-  run_command->prefix_command(false);
-  run_command->positionals_at_end(false);
 
   bool json = false, follow = false;
   CLI::App* devices_command =
@@ -46,9 +49,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (run_command->parsed()) return run(command);
-  if (devices_command->parsed()) return devices(json);
-  if (status_command->parsed()) return status(json);
-  if (explain_command->parsed()) return explain(json, follow);
-  return completion(shell);
+  const int result = run_command->parsed()       ? run(command)
+                     : devices_command->parsed() ? devices(json)
+                     : status_command->parsed()  ? status(json)
+                     : explain_command->parsed() ? explain(json, follow)
+                                                 : completion(shell);
+  return std::fflush(stdout) == 0 ? result : 1;
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
+#include <net/if.h>
 #include <poll.h>
 
 #include <cinttypes>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "agent/device_config.h"
-#include "agent/gid_table.h"
 #include "tools/commands.h"
 #include "tools/survey.h"
 
@@ -58,6 +59,8 @@ json to_json(const ProcessRow& row) {
               {"memory_regions", row.regions},
               {"completion_queues", row.completion_queues},
               {"shared_receive_queues", row.shared_queues},
+              {"address_handles", row.address_handles},
+              {"completion_channels", row.channels},
               {"queue_pairs", json::array()}};
   for (const QpRow& qp : row.queue_pairs)
     out["queue_pairs"].push_back({{"qpn", qp.qpn},
@@ -87,8 +90,9 @@ void print(const agent::Explanation& each, bool as_json) {
     return;
   }
   const std::string where = each.qpn ? " QP " + number(each.qpn) : "";
-  std::printf("%s  %s[%u]%s  %s: %s\n", clock_text(each.time_ns).c_str(), each.program.c_str(), each.pid,
-              where.c_str(), status_name(each.status, each.qpn).c_str(), each.text.c_str());
+  std::printf("%s  %s[%u]%s  %s: %s\n", clock_text(each.time_ns).c_str(), printable(each.program).c_str(),
+              each.pid, where.c_str(), status_name(each.status, each.qpn).c_str(),
+              printable(each.text).c_str());
 }
 
 }  // namespace
@@ -96,25 +100,40 @@ void print(const agent::Explanation& each, bool as_json) {
 int devices(bool as_json) {
   auto configured = agent::configured_devices();
   if (!configured) return fail("devices", configured.error());
-  bool up = false;
-  const std::vector<engine::GidEntry> gids = agent::gid_order(agent::host_addresses(up));
+  auto found = port();
+  if (!found) return fail("devices", found.error());
+  const char* state = found->up ? "active" : "down";
   json out = json::array();
   for (const agent::DeviceConfig& device : *configured) {
-    json entry = {{"name", device.name},
-                  {"kind", device.kind},
-                  {"port", up ? "active" : "down"},
-                  {"gids", json::array()}};
-    if (!as_json)
-      std::printf("%s  %s  port 1 %s\n", device.name.c_str(), device.kind.c_str(), up ? "active" : "down");
-    for (size_t i = 0; i < gids.size(); i++) {
-      const char* type = gids[i].type == GidType::kRoceV2 ? "RoCE v2" : "RoCE v1";
-      if (!as_json) std::printf("  GID %-3zu %s  %s\n", i, hex(gids[i].gid).c_str(), type);
-      entry["gids"].push_back({{"index", i}, {"gid", hex(gids[i].gid)}, {"type", type}});
+    json entry = {{"name", device.name}, {"kind", device.kind}, {"port", state}, {"gids", json::array()}};
+    if (!as_json) std::printf("%s  %s  port 1 %s\n", device.name.c_str(), device.kind.c_str(), state);
+    for (size_t i = 0; i < found->gids.size(); i++) {
+      const engine::GidEntry& gid = found->gids[i];
+      if (gid.gid.is_zero()) continue;
+      const char* type = gid.type == GidType::kRoceV2 ? "RoCE v2" : "RoCE v1";
+      char interface[IF_NAMESIZE] = "";
+      if_indextoname(gid.interface_index, interface);
+      if (!as_json) std::printf("  GID %-3zu %s  %s  %s\n", i, hex(gid.gid).c_str(), type, interface);
+      entry["gids"].push_back(
+          {{"index", i}, {"gid", hex(gid.gid)}, {"type", type}, {"interface", interface}});
     }
     out.push_back(std::move(entry));
   }
   if (as_json) std::printf("%s\n", out.dump(2).c_str());
   return 0;
+}
+
+void print(const ProcessRow& row) {
+  std::printf(
+      "%s  pid %u  slot %u  contexts %u  PDs %u  MRs %u  CQs %u  SRQs %u  AHs %u  channels %u  QPs %zu\n",
+      printable(row.program).c_str(), row.pid, row.slot, row.contexts, row.domains, row.regions,
+      row.completion_queues, row.shared_queues, row.address_handles, row.channels, row.queue_pairs.size());
+  for (const QpRow& qp : row.queue_pairs)
+    std::printf("  %s  %s  %-5s  to %s  sent %" PRIu64 " (%" PRIu64 " B)  received %" PRIu64 " (%" PRIu64
+                " B)  RNR %" PRIu64 "  retries %" PRIu64 "  errors %" PRIu64 "\n",
+                number(qp.qpn).c_str(), qp.type.c_str(), qp.state.c_str(), number(qp.remote_qpn).c_str(),
+                qp.send_messages, qp.send_bytes, qp.receive_messages, qp.receive_bytes, qp.rnr_naks,
+                qp.retries, qp.errors);
 }
 
 int status(bool as_json) {
@@ -127,34 +146,23 @@ int status(bool as_json) {
     return 0;
   }
   if (rows->empty()) std::printf("no process has a device open\n");
-  for (const ProcessRow& row : *rows) {
-    std::printf("%s  pid %u  slot %u  contexts %u  PDs %u  MRs %u  CQs %u  SRQs %u  QPs %zu\n",
-                row.program.c_str(), row.pid, row.slot, row.contexts, row.domains, row.regions,
-                row.completion_queues, row.shared_queues, row.queue_pairs.size());
-    for (const QpRow& qp : row.queue_pairs)
-      std::printf("  %s  %s  %-5s  to %s  sent %" PRIu64 " (%" PRIu64 " B)  received %" PRIu64 " (%" PRIu64
-                  " B)  errors %" PRIu64 "\n",
-                  number(qp.qpn).c_str(), qp.type.c_str(), qp.state.c_str(), number(qp.remote_qpn).c_str(),
-                  qp.send_messages, qp.send_bytes, qp.receive_messages, qp.receive_bytes, qp.errors);
-  }
+  for (const ProcessRow& row : *rows) print(row);
   return 0;
 }
 
 int explain(bool as_json, bool follow) {
-  constexpr int kFollowMs = 500;
-  uint64_t newest = 0;
+  constexpr int kFollowMs = 300;
+  std::set<agent::Explanation> shown;
   for (bool first = true;; first = false) {
     auto found = explanations();
     if (!found) return fail("explain", found.error());
     if (first && found->empty() && !follow && !as_json) std::printf("no errors are remembered\n");
-    uint64_t last = newest;
-    for (const agent::Explanation& each : *found) {
-      if (each.time_ns <= newest && !first) continue;
-      print(each, as_json);
-      last = std::max(last, each.time_ns);
-    }
-    newest = last;
-    std::fflush(stdout);
+    // A process may end between two questions: its reasons are then seen twice, but each is one.
+    std::set<agent::Explanation> seen;
+    for (const agent::Explanation& each : *found)
+      if (seen.insert(each).second && !shown.count(each)) print(each, as_json);
+    shown = std::move(seen);
+    if (std::fflush(stdout) != 0) return 1;
     if (!follow) return 0;
     poll(nullptr, 0, kFollowMs);
   }

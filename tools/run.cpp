@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,7 +8,6 @@
 #include <cstring>
 
 #include "agent/client.h"
-#include "agent/spawn.h"
 #include "tools/commands.h"
 
 namespace verbatim::tools {
@@ -34,17 +32,6 @@ std::string library_folder() {
   return "";
 }
 
-// The agent must answer before the program is started: afterwards only an errno value would tell.
-Outcome check_agent() {
-  Expected<int> socket = agent::connect_agent();
-  if (!socket && socket.error().code == EACCES) return socket.error();
-  if (socket) {
-    close(*socket);
-    return Done{};
-  }
-  return agent::start_agent();
-}
-
 }  // namespace
 
 int run(const std::vector<std::string>& command) {
@@ -53,10 +40,13 @@ int run(const std::vector<std::string>& command) {
     std::fprintf(stderr, "verbatim run: libibverbs.so.1 is not in ../lib beside this program\n");
     return 1;
   }
-  if (Outcome ready = check_agent(); !ready) {
-    std::fprintf(stderr, "verbatim run: %s\n", ready.error().reason.c_str());
+  // The agent must answer before the program is started: afterwards only an errno value would tell.
+  Expected<int> agent = agent::reach_agent();
+  if (!agent) {
+    std::fprintf(stderr, "verbatim run: %s\n", agent.error().reason.c_str());
     return 1;
   }
+  close(*agent);
   const char* before = std::getenv("LD_LIBRARY_PATH");
   const std::string path = before && *before ? folder + ":" + before : folder;
   setenv("LD_LIBRARY_PATH", path.c_str(), 1);
@@ -64,8 +54,9 @@ int run(const std::vector<std::string>& command) {
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
-  std::fprintf(stderr, "verbatim run: %s: %s\n", arguments[0], std::strerror(errno));
-  return errno == ENOENT ? 127 : 126;
+  const int error = errno;
+  std::fprintf(stderr, "verbatim run: %s: %s\n", arguments[0], std::strerror(error));
+  return error == ENOENT ? 127 : 126;
 }
 
 }  // namespace verbatim::tools

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "tools/survey.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include "agent/client.h"
+#include "agent/gid_table.h"
 #include "engine/published.h"
 #include "engine/qp_types.h"
 #include "engine/status.h"
@@ -28,44 +29,38 @@ using agent::Request;
 class Connection {
  public:
   explicit Connection(int socket) : socket_(socket) {}
-  ~Connection() {
-    if (socket_ >= 0) close(socket_);
-  }
+  ~Connection() { close(socket_); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-  bool ask(Request request, Answer& answer, int* files, int& count) const {
-    request.version = agent::kVersion;
-    return agent::send_record(socket_, &request, sizeof request, nullptr, 0) &&
-           agent::receive_record(socket_, &answer, sizeof answer, files, count) && answer.error == 0;
+
+  /// Asks and calls `use(answer, first descriptor or -1)`. ENOENT: there is no (more) such thing.
+  template <class Use>
+  Outcome ask(const Request& request, Use use) const {
+    Answer answer{};
+    int files[agent::kFilesMax], count = 0;
+    Outcome asked = agent::ask_agent(socket_, request, answer, files, count);
+    if (asked) use(answer, count > 0 ? files[0] : -1);
+    agent::close_files(files, count);
+    return asked;
   }
 
  private:
   int socket_;
 };
 
-/// A process's published memory, mapped for reading.
-class View {
- public:
-  explicit View(int file) {
-    struct stat status {};
-    constexpr size_t kBytes = wire::shm::kPage + sizeof(engine::Published);
-    if (fstat(file, &status) != 0 || static_cast<size_t>(status.st_size) != kBytes) return;
-    void* memory = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file, 0);
-    if (memory != MAP_FAILED) memory_ = static_cast<char*>(memory);
-  }
-  ~View() {
-    if (memory_) munmap(memory_, wire::shm::kPage + sizeof(engine::Published));
-  }
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-  const engine::Published* published() const {
-    const auto* published = reinterpret_cast<const engine::Published*>(memory_ + wire::shm::kPage);
-    return memory_ && published->header.magic == engine::PublishedHeader::kMagic ? published : nullptr;
-  }
+template <size_t size>
+std::string text_of(const char (&field)[size]) {
+  return std::string(field, strnlen(field, size));
+}
 
- private:
-  char* memory_ = nullptr;
-};
+/// Copies a part of a process's published memory. Not by mapping it: a look at a page that was never touched
+/// would make that process bigger.
+template <class Part>
+bool read_part(int file, size_t offset, Part* parts, size_t count) {
+  const auto bytes = static_cast<ssize_t>(sizeof(Part) * count);
+  return pread(file, static_cast<void*>(parts), sizeof(Part) * count,
+               static_cast<off_t>(wire::shm::kPage + offset)) == bytes;
+}
 
 std::string type_name(uint8_t type) {
   switch (static_cast<engine::QpType>(type)) {
@@ -79,16 +74,17 @@ std::string type_name(uint8_t type) {
   return "?";
 }
 
-// The queue pair table is sparse: whole pages of it were never touched, and reading them makes none.
-void read_queue_pairs(const engine::Published& published, ProcessRow& row) {
-  for (uint32_t block = 0; block < engine::kQpBlocksMax; block++) {
-    const uint32_t slot = published.header.block_slots[block];
-    if (slot == 0) continue;
+void read_queue_pairs(int file, const engine::PublishedHeader& header, ProcessRow& row) {
+  const std::unique_ptr<engine::PublishedQp[]> block(new engine::PublishedQp[engine::kQpBlock]);
+  for (uint32_t number = 0; number < engine::kQpBlocksMax; number++) {
+    const uint32_t slot = header.block_slots[number];
+    const size_t offset =
+        offsetof(engine::Published, qps) + sizeof(engine::PublishedQp) * engine::kQpBlock * number;
+    if (slot == 0 || !read_part(file, offset, block.get(), engine::kQpBlock)) continue;
     for (uint32_t i = 0; i < engine::kQpBlock; i++) {
-      const engine::PublishedQp& qp = published.qps[block * engine::kQpBlock + i];
-      const uint32_t qpn = qp.qpn;
-      if (qpn != engine::make_qpn(slot, i)) continue;
-      row.queue_pairs.push_back({qpn, qp.remote_qpn, qp.path_mtu, type_name(qp.transport),
+      const engine::PublishedQp& qp = block[i];
+      if (qp.qpn != engine::make_qpn(slot, i)) continue;
+      row.queue_pairs.push_back({qp.qpn, qp.remote_qpn, qp.path_mtu, type_name(qp.transport),
                                  engine::state_name(static_cast<engine::QpState>(qp.state.load())),
                                  qp.send_messages, qp.send_bytes, qp.receive_messages, qp.receive_bytes,
                                  qp.rnr_naks, qp.retries, qp.errors});
@@ -100,76 +96,92 @@ ProcessRow read_process(const Answer& answer, int file) {
   ProcessRow row;
   row.slot = answer.slot;
   row.pid = answer.pid;
-  row.program = std::string(answer.program, strnlen(answer.program, sizeof answer.program));
-  const View view(file);
-  const engine::Published* published = view.published();
-  if (!published) return row;
-  const auto& counts = published->header.objects;
-  row.contexts = counts[0];
-  row.domains = counts[1];
-  row.regions = counts[2];
-  row.completion_queues = counts[3];
-  row.queue_pair_count = counts[4];
-  row.shared_queues = counts[5];
-  read_queue_pairs(*published, row);
+  row.program = text_of(answer.program);
+  engine::PublishedHeader header;
+  if (!read_part(file, 0, &header, 1) || header.magic != engine::PublishedHeader::kMagic) return row;
+  uint32_t* const counts[8] = {&row.contexts,          &row.domains,          &row.regions,
+                               &row.completion_queues, &row.queue_pair_count, &row.shared_queues,
+                               &row.address_handles,   &row.channels};
+  for (size_t i = 0; i < 8; i++) *counts[i] = header.objects[i];
+  read_queue_pairs(file, header, row);
   return row;
 }
 
-// Calls `visit(answer, file)` for every live process. False: no agent runs.
+// Calls `visit(answer, file)` for every live process.
 template <class Visit>
-Outcome for_each_process(Visit visit) {
-  Expected<int> socket = agent::connect_agent();
-  if (!socket) return socket.error();
-  const Connection connection(*socket);
+Outcome for_each_process(const Connection& connection, Visit visit) {
   Request request{};
   request.ask = Ask::kList;
   for (;;) {
-    Answer answer{};
-    int files[agent::kFilesMax], count = 0;
-    if (!connection.ask(request, answer, files, count)) return Done{};
-    if (count > 0) visit(answer, files[0]);
-    agent::close_files(files, count);
-    request.slot = answer.slot;
+    Outcome asked = connection.ask(request, [&](const Answer& answer, int file) {
+      if (file >= 0) visit(answer, file);
+      request.slot = answer.slot;
+    });
+    if (!asked) return asked.error().code == ENOENT ? Outcome(Done{}) : asked;
   }
 }
+
+bool none_runs(const Error& error) { return error.code == ECONNREFUSED; }
 
 }  // namespace
 
 Expected<std::vector<ProcessRow>> survey() {
   std::vector<ProcessRow> rows;
-  Outcome asked =
-      for_each_process([&](const Answer& answer, int file) { rows.push_back(read_process(answer, file)); });
-  if (!asked && asked.error().code != ECONNREFUSED) return asked.error();
+  Expected<int> socket = agent::connect_agent();
+  if (!socket && none_runs(socket.error())) return rows;
+  if (!socket) return socket.error();
+  Outcome asked = for_each_process(Connection(*socket), [&](const Answer& answer, int file) {
+    rows.push_back(read_process(answer, file));
+  });
+  if (!asked) return asked.error();
   return rows;
 }
 
 Expected<std::vector<agent::Explanation>> explanations() {
+  Expected<int> socket = agent::connect_agent();
+  if (!socket && none_runs(socket.error()))
+    return agent::load_history(agent::history_path(agent::agent_name()));
+  if (!socket) return socket.error();
+  const Connection connection(*socket);
   std::vector<agent::Explanation> found;
-  Outcome asked = for_each_process([&](const Answer& answer, int file) {
+  Outcome asked = for_each_process(connection, [&](const Answer& answer, int file) {
     for (agent::Explanation& each : agent::read_reasons(file, answer.pid)) found.push_back(std::move(each));
   });
-  if (!asked) {
-    if (asked.error().code != ECONNREFUSED) return asked.error();
-    return found;
-  }
-  Expected<int> socket = agent::connect_agent();
-  if (!socket) return found;
-  const Connection connection(*socket);
   Request request{};
   request.ask = Ask::kHistory;
-  for (;; request.index++) {
-    Answer answer{};
-    int files[agent::kFilesMax], count = 0;
-    const bool got = connection.ask(request, answer, files, count);
-    agent::close_files(files, count);
-    if (!got) break;
-    found.push_back({answer.time_ns, answer.pid, answer.qpn, answer.status,
-                     std::string(answer.program, strnlen(answer.program, sizeof answer.program)),
-                     std::string(answer.text, strnlen(answer.text, sizeof answer.text))});
-  }
+  for (; asked; request.index++)
+    asked = connection.ask(request, [&](const Answer& answer, int) {
+      found.push_back({answer.time_ns, answer.pid, answer.qpn, answer.status, text_of(answer.program),
+                       text_of(answer.text)});
+    });
+  if (asked.error().code != ENOENT) return asked.error();
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
   return found;
+}
+
+Expected<Port> port() {
+  Port port;
+  Expected<int> socket = agent::connect_agent();
+  if (!socket && none_runs(socket.error())) {
+    port.gids = agent::gid_order(agent::host_addresses(port.up));
+    return port;
+  }
+  if (!socket) return socket.error();
+  Request request{};
+  request.ask = Ask::kDirectory;
+  const auto directory = std::make_unique<agent::Directory>();
+  bool whole = false;
+  Outcome asked = Connection(*socket).ask(request, [&](const Answer&, int file) {
+    whole = pread(file, static_cast<void*>(directory.get()), sizeof *directory, 0) == sizeof *directory;
+  });
+  if (!asked) return asked.error();
+  if (!whole || directory->magic != agent::Directory::kMagic)
+    return Error{EPROTO, "the agent's directory is of another version"};
+  port.up = directory->link_up != 0;
+  const uint32_t count = std::min<uint32_t>(directory->gid_count, agent::kGidsMax);
+  port.gids.assign(directory->gids, directory->gids + count);
+  return port;
 }
 
 std::string status_name(uint32_t status, uint32_t qpn) {
@@ -189,6 +201,12 @@ std::string status_name(uint32_t status, uint32_t qpn) {
                                            "RNR retry exceeded",
                                            "remote aborted"};
   return status < std::size(kNames) ? kNames[status] : "status " + std::to_string(status);
+}
+
+std::string printable(std::string text) {
+  for (char& each : text)
+    if (static_cast<unsigned char>(each) < ' ' || each == 0x7f) each = '?';
+  return text;
 }
 
 }  // namespace verbatim::tools

@@ -7,6 +7,7 @@
 
 #include "agent/history.h"
 #include "base/expected.h"
+#include "engine/host.h"
 
 namespace verbatim::tools {
 
@@ -22,18 +23,30 @@ struct ProcessRow {
   uint32_t slot = 0, pid = 0;
   std::string program;
   uint32_t contexts = 0, domains = 0, regions = 0, completion_queues = 0, queue_pair_count = 0,
-           shared_queues = 0;
+           shared_queues = 0, address_handles = 0, channels = 0;
   std::vector<QpRow> queue_pairs;
 };
 
 /// All live processes of this user that the agent knows. An empty list when no agent runs. Believes nothing
-/// that a process publishes: what is not in order is left out. EACCES: the agent's name is somebody else's.
+/// that a process publishes: what is not in order is left out. Errors: EACCES the agent's name is somebody
+/// else's; EPROTO it is of another version; EAGAIN it does not answer.
 Expected<std::vector<ProcessRow>> survey();
 
-/// Error reasons of live and gone processes, oldest first.
+/// Error reasons of live and gone processes, oldest first; without an agent, of gone ones. Errors as above.
 Expected<std::vector<agent::Explanation>> explanations();
+
+/// The GID table and state of the port.
+struct Port {
+  bool up = false;
+  std::vector<engine::GidEntry> gids;  ///< by index; empty entries included
+};
+/// As the agent keeps them; without an agent, as the next one will. Errors as above.
+Expected<Port> port();
 
 /// Words for an engine::Status, or for an errno value of a refused command.
 std::string status_name(uint32_t status, uint32_t qpn);
+
+/// Text of a program that is safe to show on a terminal: control characters become '?'.
+std::string printable(std::string text);
 
 }  // namespace verbatim::tools
