@@ -11,6 +11,7 @@ namespace verbatim::engine {
 namespace {
 
 constexpr uint32_t kArrivalsPerProgress = 256;
+constexpr uint32_t kAcksHeldBack = 32;  ///< messages that one acknowledgement may wait for
 constexpr uint64_t kTickNs = 50'000'000;  ///< how late a coarse timer may be noticed
 constexpr uint32_t kMulticastQpn = 0xffffff;
 
@@ -121,8 +122,12 @@ void Engine::forget(QueuePair& qp) {
   for (auto* list : {&ready_, &roomless_, &timed_, &owers_, &errored_}) remove(*list, &qp);
 }
 
+// Called in every empty poll of a program: looks before it takes the lock.
 uint32_t Engine::progress() {
-  if (!progress_lock_.try_lock()) return 0;
+  const bool quiet = !any_owers_.load(std::memory_order_relaxed) && !any_ready_.load(std::memory_order_relaxed) &&
+                     !any_errored_.load(std::memory_order_relaxed) &&
+                     deadline_ns_.load(std::memory_order_relaxed) == kNever && !fabric_.pending();
+  if (quiet || !progress_lock_.try_lock()) return 0;
   const uint32_t done = progress_locked();
   progress_lock_.unlock();
   return done;
@@ -130,7 +135,8 @@ uint32_t Engine::progress() {
 
 uint32_t Engine::progress_locked() {
   uint32_t done = fabric_.poll(*this, kArrivalsPerProgress);
-  if (any_owers_.load(std::memory_order_relaxed)) done += send_owed();
+  // Acknowledgements are held back while messages keep coming: they are cumulative, and nobody waits for the first.
+  if (any_owers_.load(std::memory_order_relaxed) && (done == 0 || owed_urgent_ || owed_ >= kAcksHeldBack)) done += send_owed();
   if (any_ready_.load(std::memory_order_acquire)) done += run_ready();
   if (any_errored_.load(std::memory_order_relaxed)) flush_errored();
   const uint64_t deadline = deadline_ns_.load(std::memory_order_relaxed);
@@ -223,7 +229,9 @@ uint32_t Engine::run_ready() {
   return count;
 }
 
-void Engine::owe_ack(QueuePair& qp) {
+void Engine::owe_ack(QueuePair& qp, bool urgent) {
+  owed_++;
+  owed_urgent_ |= urgent;
   if (qp.responder().owing) return;
   qp.responder().owing = true;
   owers_.push_back(&qp);
@@ -233,6 +241,8 @@ void Engine::owe_ack(QueuePair& qp) {
 uint32_t Engine::send_owed() {
   running_.swap(owers_);
   any_owers_.store(false, std::memory_order_relaxed);
+  owed_ = 0;
+  owed_urgent_ = false;
   const uint32_t count = static_cast<uint32_t>(running_.size());
   for (QueuePair* qp : running_) {
     const uint32_t room = room_epoch();

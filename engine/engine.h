@@ -98,7 +98,7 @@ class Engine final : public wire::Receiver {
   /// Receive requests posted to it from now on are flushed.
   void note_errored(QueuePair& qp);
   /// Owes an acknowledgement or response, sent at the end of the present drain.
-  void owe_ack(QueuePair& qp);
+  void owe_ack(QueuePair& qp, bool urgent);
   /// A channel refused the queue pair's segment: run it again when there is room.
   /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
   void wait_for_room(QueuePair& qp, uint32_t epoch);
@@ -144,6 +144,8 @@ class Engine final : public wire::Receiver {
   std::vector<QueuePair*> roomless_;
   std::vector<QueuePair*> timed_;
   std::vector<QueuePair*> owers_;
+  uint32_t owed_ = 0;          ///< acknowledgements owed since they were last sent; progress_lock_
+  bool owed_urgent_ = false;   ///< a refusal or response among them; progress_lock_
   std::vector<QueuePair*> errored_;
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
   std::atomic<bool> any_ready_{false}, any_owers_{false}, any_errored_{false};

@@ -53,9 +53,10 @@ void RingWriter::publish(uint32_t count) {
 
 RingReader::Next RingReader::next(EntryHeader& header, const std::byte*& memory, uint32_t& bytes) {
   for (int pads = 0; pads < 2; pads++) {
-    const uint32_t at = head_ % kRingSlots;
+    const uint32_t head = head_.load(std::memory_order_relaxed);
+    const uint32_t at = head % kRingSlots;
     if (!pending()) return Next::kNone;
-    header.stamp = stamp_of(head_);
+    header.stamp = stamp_of(head);
     std::memcpy(&header.slots, slots_[at].rest, sizeof header - sizeof header.stamp);
     if (header.slots == 0 || header.slots > kRingSlots - at) return Next::kBroken;
     if (header.operation != kPad) {
@@ -63,20 +64,22 @@ RingReader::Next RingReader::next(EntryHeader& header, const std::byte*& memory,
       bytes = header.slots * kSlotBytes;
       return Next::kEntry;
     }
-    head_ += header.slots;  // its room is published with the entry that follows
+    head_.store(head + header.slots, std::memory_order_relaxed);  // its room is published with the entry that follows
   }
   return Next::kBroken;  // no sender pads twice in a row
 }
 
 bool RingReader::consume(const EntryHeader& header) {
-  head_ += header.slots;
-  return head_ - published_head_ >= kPublishEvery && publish_head();
+  const uint32_t head = head_.load(std::memory_order_relaxed) + header.slots;
+  head_.store(head, std::memory_order_relaxed);
+  return head - published_head_ >= kPublishEvery && publish_head();
 }
 
 bool RingReader::publish_head() {
-  if (published_head_ == head_) return false;
-  published_head_ = head_;
-  control_->head.store(head_, std::memory_order_seq_cst);
+  const uint32_t head = head_.load(std::memory_order_relaxed);
+  if (published_head_ == head) return false;
+  published_head_ = head;
+  control_->head.store(head, std::memory_order_seq_cst);
   return control_->wants_room.load(std::memory_order_seq_cst) != 0 && control_->wants_room.exchange(0) != 0;
 }
 

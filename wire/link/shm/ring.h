@@ -36,7 +36,6 @@ class RingWriter {
 /// The consuming end. Trusts nothing that it reads. One thread at a time.
 class RingReader {
  public:
-  RingReader() = default;
   RingReader(Slot* slots, RingControl* control) : slots_(slots), control_(control) {}
 
   enum class Next : uint8_t { kNone, kEntry, kBroken };
@@ -47,15 +46,17 @@ class RingReader {
   bool consume(const EntryHeader& header);
   /// Lets the producer have what was consumed; true when it waits for that and must be woken.
   bool publish_head();
+  /// Thread safe: a hint for whoever wonders whether to take the consumer's lock.
   bool pending() const {
-    return slots_[head_ % kRingSlots].stamp.load(std::memory_order_acquire) == stamp_of(head_);
+    const uint32_t head = head_.load(std::memory_order_relaxed);
+    return slots_[head % kRingSlots].stamp.load(std::memory_order_acquire) == stamp_of(head);
   }
 
  private:
   static constexpr uint32_t kPublishEvery = kRingSlots / 4;
   Slot* slots_ = nullptr;
   RingControl* control_ = nullptr;
-  uint32_t head_ = 0;
+  std::atomic<uint32_t> head_{0};  ///< written by the consumer only
   uint32_t published_head_ = 0;
 };
 

@@ -129,10 +129,19 @@ uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
 }
 
 bool ShmFabric::pending() const {
-  if (inbound().header.changes.load(std::memory_order_acquire) != seen_changes_) return true;
-  for (const auto& sender : senders_)
-    if (!sender->channel->dead() && sender->reader.pending()) return true;
+  if (inbound().header.changes.load(std::memory_order_acquire) != seen_changes_.load(std::memory_order_relaxed)) return true;
+  if (senders_incomplete_.load(std::memory_order_relaxed) || busy_channels_.load(std::memory_order_relaxed) != 0) return true;
+  const uint32_t count = watched_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; i++) {
+    const Sender* sender = watched_[i].load(std::memory_order_relaxed);
+    if (sender->reader.pending() && !sender->channel->dead()) return true;
+  }
   return false;
+}
+
+void ShmFabric::watch_senders() {
+  for (size_t i = 0; i < senders_.size(); i++) watched_[i].store(senders_[i].get(), std::memory_order_relaxed);
+  watched_count_.store(static_cast<uint32_t>(senders_.size()), std::memory_order_release);
 }
 
 void ShmFabric::tell_room(Receiver& receiver) {
@@ -213,8 +222,8 @@ void ShmFabric::refresh_senders() {
       senders_incomplete_ = true;
       continue;
     }
-    senders_.push_back(
-        std::make_unique<Sender>(Sender{slot, owner, channel, RingReader(inbound().rings[slot], &control)}));
+    senders_.push_back(std::make_unique<Sender>(slot, owner, channel, inbound().rings[slot], &control));
+    watch_senders();
   }
 }
 
@@ -225,7 +234,10 @@ bool ShmFabric::want_wake(bool on) {
 }
 
 void ShmFabric::drop_sender(uint32_t slot) {
-  std::erase_if(senders_, [&](const auto& sender) { return sender->slot == slot; });
+  for (auto& sender : senders_)
+    if (sender->slot == slot) former_senders_.push_back(std::move(sender));
+  std::erase(senders_, nullptr);
+  watch_senders();
   inbound().header.senders[slot / 64].fetch_and(~(1ull << (slot % 64)));
   clear_ring(slot);
 }

@@ -55,6 +55,8 @@ class ShmFabric final : public Fabric {
     uint64_t generation;
     PeerChannel* channel;
     RingReader reader;
+    Sender(uint32_t s, uint64_t g, PeerChannel* c, Slot* slots, RingControl* control)
+        : slot(s), generation(g), channel(c), reader(slots, control) {}
   };
   explicit ShmFabric(const Clock& clock) : clock_(clock) {}
 
@@ -67,6 +69,7 @@ class ShmFabric final : public Fabric {
   }
 
   void refresh_senders();
+  void watch_senders();
   uint32_t drain(Sender& sender, Receiver& receiver, uint32_t budget);
   bool deliver(Sender& sender, Receiver& receiver, const EntryHeader& header, const std::byte* memory,
                uint32_t bytes);
@@ -95,8 +98,12 @@ class ShmFabric final : public Fabric {
 
   SpinLock poll_lock_;
   std::vector<std::unique_ptr<Sender>> senders_;
-  uint32_t seen_changes_ = 0;
-  bool senders_incomplete_ = false;
+  std::vector<std::unique_ptr<Sender>> former_senders_;  ///< kept: `pending` may still look at one
+  // What `pending` looks at without a lock: the same senders, rewritten after each change.
+  std::array<std::atomic<const Sender*>, kSlotsMax> watched_{};
+  std::atomic<uint32_t> watched_count_{0};
+  std::atomic<uint32_t> seen_changes_{0};
+  std::atomic<bool> senders_incomplete_{false};
   std::atomic<uint32_t> busy_channels_{0};
   std::mutex epoch_lock_;
 };
