@@ -50,12 +50,13 @@ std::vector<Explanation> read_reasons(int file, uint32_t pid) {
   constexpr size_t kBytes = offsetof(engine::Published, qps);
   const std::unique_ptr<char[]> copy(new char[kBytes]());
   if (pread(file, copy.get(), kBytes, wire::shm::kPage) != static_cast<ssize_t>(kBytes)) return found;
-  const auto& published = *reinterpret_cast<const engine::Published*>(copy.get());
-  if (published.header.magic != engine::PublishedHeader::kMagic) return found;
-  const std::string program = text_of(published.header.program);
+  const auto& header = *reinterpret_cast<const engine::PublishedHeader*>(copy.get());
+  const auto* reasons = reinterpret_cast<const engine::Reason*>(copy.get() + offsetof(engine::Published, reasons));
+  if (header.magic != engine::PublishedHeader::kMagic) return found;
+  const std::string program = text_of(header.program);
   std::vector<std::pair<uint64_t, const engine::Reason*>> in_order;
-  for (const engine::Reason& reason : published.reasons)
-    if (reason.number != 0) in_order.emplace_back(reason.number, &reason);
+  for (uint32_t i = 0; i < engine::kReasonsMax; i++)
+    if (reasons[i].number != 0) in_order.emplace_back(reasons[i].number, &reasons[i]);
   std::sort(in_order.begin(), in_order.end());
   for (const auto& [number, reason] : in_order)
     found.push_back({reason->time_ns, pid, reason->qpn, reason->status, program, text_of(reason->text)});
