@@ -11,7 +11,7 @@ namespace verbatim::engine {
 namespace {
 
 constexpr uint32_t kArrivalsPerProgress = 256;
-constexpr uint32_t kAcksHeldBack = 32;  ///< messages that one acknowledgement may wait for
+constexpr uint32_t kAcksHeldBack = 32;    ///< messages that one acknowledgement may wait for
 constexpr uint64_t kTickNs = 50'000'000;  ///< how late a coarse timer may be noticed
 constexpr uint32_t kMulticastQpn = 0xffffff;
 
@@ -124,7 +124,8 @@ void Engine::forget(QueuePair& qp) {
 
 // Called in every empty poll of a program: looks before it takes the lock.
 uint32_t Engine::progress() {
-  const bool quiet = !any_owers_.load(std::memory_order_relaxed) && !any_ready_.load(std::memory_order_relaxed) &&
+  const bool quiet = !any_owers_.load(std::memory_order_relaxed) &&
+                     !any_ready_.load(std::memory_order_relaxed) &&
                      !any_errored_.load(std::memory_order_relaxed) &&
                      deadline_ns_.load(std::memory_order_relaxed) == kNever && !fabric_.pending();
   if (quiet || !progress_lock_.try_lock()) return 0;
@@ -135,8 +136,10 @@ uint32_t Engine::progress() {
 
 uint32_t Engine::progress_locked() {
   uint32_t done = fabric_.poll(*this, kArrivalsPerProgress);
-  // Acknowledgements are held back while messages keep coming: they are cumulative, and nobody waits for the first.
-  if (any_owers_.load(std::memory_order_relaxed) && (done == 0 || owed_urgent_ || owed_ >= kAcksHeldBack)) done += send_owed();
+  // Acknowledgements are held back while messages keep coming: they are cumulative, and nobody waits for the
+  // first.
+  if (any_owers_.load(std::memory_order_relaxed) && (done == 0 || owed_urgent_ || owed_ >= kAcksHeldBack))
+    done += send_owed();
   if (any_ready_.load(std::memory_order_acquire)) done += run_ready();
   if (any_errored_.load(std::memory_order_relaxed)) flush_errored();
   const uint64_t deadline = deadline_ns_.load(std::memory_order_relaxed);
@@ -310,6 +313,7 @@ bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire:
     qp->requester().on_reply(from, segment, payload);
     return false;
   }
+  if (qp && segment.has(wire::kAcknowledges)) qp->requester().on_acknowledgement(from, segment);
   if (qp) return qp->responder().on_request(from, segment, payload, answer);
   if (segment.transport != wire::Transport::kRc || is_reply(segment.operation)) return false;
   wire::Segment nobody;

@@ -144,8 +144,8 @@ class Engine final : public wire::Receiver {
   std::vector<QueuePair*> roomless_;
   std::vector<QueuePair*> timed_;
   std::vector<QueuePair*> owers_;
-  uint32_t owed_ = 0;          ///< acknowledgements owed since they were last sent; progress_lock_
-  bool owed_urgent_ = false;   ///< a refusal or response among them; progress_lock_
+  uint32_t owed_ = 0;         ///< acknowledgements owed since they were last sent; progress_lock_
+  bool owed_urgent_ = false;  ///< a refusal or response among them; progress_lock_
   std::vector<QueuePair*> errored_;
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
   std::atomic<bool> any_ready_{false}, any_owers_{false}, any_errored_{false};

@@ -254,17 +254,29 @@ Requester::Step Requester::send_pieces(Message& message) {
   const bool whole = message.placed || awaits_response(message.work.opcode);
   const uint32_t chunk =
       whole ? message.length : std::min(message.length - sent_bytes_, channel_->payload_max(may_pull));
-  const Segment segment = make_segment(message, chunk);
+  Segment segment = make_segment(message, chunk);
+  if (may_pull && qp_.responder().may_owe()) add_acknowledgement(segment);
   wire::Piece pieces[kSgeMax];
   const uint32_t count = whole ? 0 : slice(message.pieces, message.count, sent_bytes_, chunk, pieces);
   Segment answer;
   const uint32_t room = engine_.room_epoch();
   const SendResult result = channel_->send(segment, pieces, count, may_pull, &answer);
   if (result == SendResult::kBusy) {
+    if (segment.has(wire::kAcknowledges)) qp_.responder().give_back_acknowledgement();
     engine_.wait_for_room(qp_, room);
     return Step::kStop;
   }
   return after_send(result, message, segment, answer);
+}
+
+// What this end has received is acknowledged no later than by what it sends next: a peer that waits for an
+// answer finds its own request completed when the answer is there.
+void Requester::add_acknowledgement(Segment& segment) {
+  if (segment.has(wire::kImmediate) || segment.has(wire::kInvalidate)) {
+    (void)qp_.responder().send_owed();  // without room it stays owed
+  } else if (qp_.responder().take_acknowledgement(segment.ack_psn)) {
+    segment.flags |= wire::kAcknowledges;
+  }
 }
 
 Requester::Step Requester::after_send(SendResult result, Message& message, const Segment& segment,

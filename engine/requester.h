@@ -39,6 +39,8 @@ class Requester {
   void run();
   /// An acknowledgement or response for this queue pair. Takes the lock.
   void on_reply(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
+  /// A request from the peer acknowledges this end's requests as well. Takes the lock.
+  void on_acknowledgement(wire::Channel& from, const wire::Segment& segment);
   /// Looks at the timers; returns the next instant at which to look again, kNever: none. Takes the lock.
   uint64_t on_timer(uint64_t now_ns);
 
@@ -67,6 +69,7 @@ class Requester {
   Step send_datagram(Message& message);
   Step send_connected(Message& message);
   Step send_pieces(Message& message);
+  void add_acknowledgement(wire::Segment& segment);
   Step after_send(wire::SendResult result, Message& message, const wire::Segment& segment,
                   const wire::Segment& answer);
   Step after_message(Message& message);

@@ -43,6 +43,15 @@ void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payl
   run_locked();
 }
 
+void Requester::on_acknowledgement(wire::Channel& from, const Segment& segment) {
+  std::lock_guard<SpinLock> hold(lock_);
+  const QpState state = qp_.state();
+  if ((state != QpState::kRts && state != QpState::kSqd) || qp_.type() != QpType::kRc) return;
+  if (&from != channel_ || segment.src_qpn != qp_.attributes().dest_qpn || window_count_ == 0) return;
+  acknowledge(segment.ack_psn & wire::kPsnMask);
+  run_locked();
+}
+
 void Requester::handle_reply(const Segment& segment, wire::Payload* payload) {
   if (window_count_ == 0) return;
   switch (segment.operation) {

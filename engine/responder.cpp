@@ -97,7 +97,9 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   const Verdict verdict = accept(segment, payload);
   if (qp_.type() == QpType::kUc) return false;
   if (!answer) {
-    if (ack_due_ || !responses_.empty()) engine_.owe_ack(qp_, !responses_.empty() || (due_syndrome_ & 0x60) != 0);
+    may_owe_.store(ack_due_ || !responses_.empty(), std::memory_order_relaxed);
+    if (ack_due_ || !responses_.empty())
+      engine_.owe_ack(qp_, !responses_.empty() || (due_syndrome_ & 0x60) != 0);
     return ack_due_;
   }
   if (verdict == Verdict::kDone && is_read_or_atomic(segment.operation)) {

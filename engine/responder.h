@@ -8,6 +8,7 @@
 // acknowledged again). Answers leave in request order at the end of a drain: read and atomic responses from a
 // queue, then one cumulative acknowledgement or the refusal.
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -32,6 +33,13 @@ class Responder {
   /// lock.
   bool on_request(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                   wire::Segment* answer);
+  /// Takes over the acknowledgement that is owed, if it is a plain one with nothing to be sent before it: the
+  /// caller puts `psn` into a request of the same queue pair. Takes the lock.
+  bool take_acknowledgement(uint32_t& psn);
+  /// It could not be sent after all. Takes the lock.
+  void give_back_acknowledgement();
+  /// A hint, without the lock.
+  bool may_owe() const { return may_owe_.load(std::memory_order_relaxed); }
   /// Sends owed responses and acknowledgements; false when the channel had no room. Takes the lock.
   bool send_owed();
   /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
@@ -89,6 +97,7 @@ class Responder {
   uint8_t due_syndrome_ = 0;
   uint32_t due_psn_ = 0;  ///< of the refused segment
   bool flushed_ = false;
+  std::atomic<bool> may_owe_{false};
   wire::Channel* reply_channel_ = nullptr;
 
   std::unique_ptr<ReceiveWork> work_;  ///< taken and not yet completed

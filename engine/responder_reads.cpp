@@ -129,6 +129,23 @@ bool Responder::send_response(Response& response) {
   }
 }
 
+bool Responder::take_acknowledgement(uint32_t& psn) {
+  std::lock_guard<SpinLock> hold(lock_);
+  if (!ack_due_ || (due_syndrome_ & 0x60) != 0 || !responses_.empty()) return false;
+  psn = wire::psn_add(expected_psn_, wire::kPsnMask);
+  ack_due_ = false;
+  may_owe_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+void Responder::give_back_acknowledgement() {
+  std::lock_guard<SpinLock> hold(lock_);
+  if (ack_due_) return;
+  ack_due_ = true;
+  due_syndrome_ = wire::kAckOk;
+  may_owe_.store(true, std::memory_order_relaxed);
+}
+
 bool Responder::send_owed() {
   AccessScope scope(engine_.guard());
   std::lock_guard<SpinLock> hold(lock_);
@@ -140,12 +157,16 @@ bool Responder::send_owed() {
     if (responses_.front().operation == Operation::kReadResponse) count_message(responses_.front().length);
     responses_.pop_front();
   }
-  if (!ack_due_) return true;
+  if (!ack_due_) {
+    may_owe_.store(false, std::memory_order_relaxed);
+    return true;
+  }
   const bool positive = (due_syndrome_ & 0x60) == 0;
   const Segment reply =
       reply_to(positive ? wire::psn_add(expected_psn_, wire::kPsnMask) : due_psn_, due_syndrome_);
   if (reply_channel_->send(reply, nullptr, 0, false, nullptr) == SendResult::kBusy) return false;
   ack_due_ = false;
+  may_owe_.store(false, std::memory_order_relaxed);
   return true;
 }
 

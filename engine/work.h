@@ -59,8 +59,8 @@ struct SendWork {
 
   uint32_t sge_count = 0;
   Sge sges[kSgeMax];
-  /// Bit i set: element i is inline data. It lies in the queue, so its address needs no key check; data that wraps
-  /// around the queue's end takes two elements.
+  /// Bit i set: element i is inline data. It lies in the queue, so its address needs no key check; data that
+  /// wraps around the queue's end takes two elements.
   uint32_t inline_mask = 0;
 
   uint64_t length() const {

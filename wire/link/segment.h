@@ -42,6 +42,8 @@ enum SegmentFlag : uint16_t {
   kInvalidate = 1 << 4,  ///< `immediate` is an R_Key to invalidate
   kAckRequest = 1 << 5,  ///< BTH.A
   kPlaced = 1 << 6,      ///< the payload was already put in place by direct access; `length` counts it
+  kAcknowledges =
+      1 << 7,  ///< a request that also acknowledges: `ack_psn` (not together with immediate data or a key)
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.
@@ -76,6 +78,7 @@ struct Segment {
   uint32_t packets = 1;   ///< PSNs that it takes: length / path MTU, rounded up, at least 1
   uint32_t length = 0;    ///< payload bytes of this segment
   uint32_t immediate = 0;  ///< immediate data (as the program gave it, network order) or R_Key
+  uint32_t ack_psn = 0;    ///< with kAcknowledges: newest PSN received in order
   uint32_t msn = 0;        ///< kAck and responses
   // RETH and AtomicETH
   uint64_t remote_address = 0;

@@ -73,7 +73,7 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   header.src_qpn = s.src_qpn;
   header.psn = s.psn;
   header.length = s.length;
-  header.immediate = is_answer(s.operation) ? s.msn : s.immediate;
+  header.immediate = is_answer(s.operation) ? s.msn : s.has(kAcknowledges) ? s.ack_psn : s.immediate;
   std::memcpy(at + sizeof header.stamp, &header.slots, sizeof header - sizeof header.stamp);
   at += sizeof header;
   if (form & kHasSequence) put(at, SequenceExt{s.base_psn, s.packets, {0, 0}});
@@ -100,7 +100,7 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   s.psn = s.base_psn = header.psn & kPsnMask;
   s.packets = 1;
   s.length = s.total_length = header.length;
-  (is_answer(s.operation) ? s.msn : s.immediate) = header.immediate;
+  (is_answer(s.operation) ? s.msn : s.has(kAcknowledges) ? s.ack_psn : s.immediate) = header.immediate;
   at += sizeof header;
   if (header.form & kHasSequence) {
     const auto ext = take<SequenceExt>(at);

@@ -23,7 +23,7 @@ struct EntryHeader {
   uint32_t src_qpn;
   uint32_t psn;
   uint32_t length;
-  uint32_t immediate;  ///< MSN in answers
+  uint32_t immediate;  ///< MSN in answers, a PSN with kAcknowledges
 };
 static_assert(sizeof(EntryHeader) == 32);
 

@@ -11,6 +11,12 @@
 
 namespace verbatim::wire::shm {
 
+namespace {
+
+constexpr uint32_t kNotCounted = 2;  ///< ticket of an access to a dead peer
+
+}  // namespace
+
 Expected<std::unique_ptr<PeerChannel>> PeerChannel::open(const Self& self, PeerHandles handles,
                                                          size_t published_bytes) {
   std::unique_ptr<PeerChannel> made(new PeerChannel(self, handles));
@@ -39,6 +45,13 @@ void PeerChannel::abandon() {
   wake_ = -1;
 }
 
+void PeerChannel::release() {
+  published_ = SharedFile();
+  inbound_ = SharedFile();
+  if (wake_ >= 0) close(wake_);
+  wake_ = -1;
+}
+
 Outcome PeerChannel::claim() {
   RingControl& control = inbound().controls[self_.slot];
   uint64_t owner = 0;
@@ -64,8 +77,10 @@ void PeerChannel::probe() {
   cross_.store(result == CrossResult::kDone && nonce == prefix().probe_nonce, std::memory_order_relaxed);
 }
 
-// A record lock says nothing to the process that holds it: two engines in one process take each other for alive.
+// A record lock says nothing to the process that holds it: two engines in one process take each other for
+// alive.
 bool PeerChannel::process_lives() const {
+  if (buried()) return false;
   return pid_ == static_cast<uint32_t>(getpid()) || inbound_.owner_lives();
 }
 
@@ -161,12 +176,14 @@ const std::byte* PeerChannel::published() const {
 // Counted under the parity that is current after the count: wait_for_peers flips it twice and waits for the
 // old one.
 uint32_t PeerChannel::enter_access() {
+  if (dead()) return kNotCounted;
   const uint32_t side = prefix().access_epoch.load(std::memory_order_relaxed) & 1;
   inbound().access[self_.slot].count[side].fetch_add(1, std::memory_order_seq_cst);
   return side;
 }
 
 void PeerChannel::leave_access(uint32_t ticket) {
+  if (ticket == kNotCounted) return;
   inbound().access[self_.slot].count[ticket & 1].fetch_sub(1, std::memory_order_release);
 }
 

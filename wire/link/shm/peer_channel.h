@@ -49,6 +49,15 @@ class PeerChannel final : public Channel {
 
   /// The peer has gone, or broke the format: from now on everything is unreachable.
   void die() { dead_.store(true, std::memory_order_release); }
+  /// The process has ended, and all that it sent has been delivered: nothing begins to use this channel any
+  /// more.
+  void bury() {
+    die();
+    buried_.store(true, std::memory_order_release);
+  }
+  bool buried() const { return buried_.load(std::memory_order_acquire); }
+  /// Gives back the mappings and descriptors of a buried channel. Nobody is inside one of its functions.
+  void release();
   /// The process itself, whatever became of this channel. One system call.
   bool process_lives() const;
   bool dead() const { return dead_.load(std::memory_order_acquire); }
@@ -89,7 +98,7 @@ class PeerChannel final : public Channel {
   RingWriter writer_;
   /// The process has ended; what it had sent may still lie in its ring here.
   std::atomic<bool> gone_{false};
-  std::atomic<bool> dead_{false}, cross_{false}, pull_{true}, busy_{false};
+  std::atomic<bool> dead_{false}, buried_{false}, cross_{false}, pull_{true}, busy_{false};
   uint32_t room_wanted_ = 1;  ///< slots; send_lock_
 };
 

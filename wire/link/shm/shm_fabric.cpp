@@ -129,8 +129,12 @@ uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
 }
 
 bool ShmFabric::pending() const {
-  if (inbound().header.changes.load(std::memory_order_acquire) != seen_changes_.load(std::memory_order_relaxed)) return true;
-  if (senders_incomplete_.load(std::memory_order_relaxed) || busy_channels_.load(std::memory_order_relaxed) != 0) return true;
+  if (inbound().header.changes.load(std::memory_order_acquire) !=
+      seen_changes_.load(std::memory_order_relaxed))
+    return true;
+  if (senders_incomplete_.load(std::memory_order_relaxed) ||
+      busy_channels_.load(std::memory_order_relaxed) != 0)
+    return true;
   const uint32_t count = watched_count_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; i++) {
     const Sender* sender = watched_[i].load(std::memory_order_relaxed);
@@ -140,7 +144,8 @@ bool ShmFabric::pending() const {
 }
 
 void ShmFabric::watch_senders() {
-  for (size_t i = 0; i < senders_.size(); i++) watched_[i].store(senders_[i].get(), std::memory_order_relaxed);
+  for (size_t i = 0; i < senders_.size(); i++)
+    watched_[i].store(senders_[i].get(), std::memory_order_relaxed);
   watched_count_.store(static_cast<uint32_t>(senders_.size()), std::memory_order_release);
 }
 
@@ -261,9 +266,23 @@ void ShmFabric::bury(uint32_t slot, uint64_t generation, Receiver& receiver) {
   for (const auto& sender : senders_)
     while (sender->slot == slot && drain(*sender, receiver, kRingSlots) > 0) {
     }
-  if (known) channel->die();
+  if (known) channel->bury();
   if (inbound().controls[slot].owner.load(std::memory_order_acquire) == generation) drop_sender(slot);
   if (known) receiver.on_gone(*channel);
+  if (known) any_buried_.store(true, std::memory_order_release);
+}
+
+void ShmFabric::reclaim(const std::function<void()>& wait_for_users) {
+  if (!any_buried_.exchange(false, std::memory_order_acq_rel)) return;
+  std::vector<PeerChannel*> buried;
+  {
+    std::lock_guard<std::mutex> hold(peers_lock_);
+    for (const auto& channel : all_)
+      if (channel->buried()) buried.push_back(channel.get());
+  }
+  wait_for_users();
+  std::lock_guard<std::mutex> hold(peers_lock_);
+  for (PeerChannel* channel : buried) channel->release();
 }
 
 void ShmFabric::peer_gone(uint32_t slot, uint64_t generation, Receiver& receiver) {

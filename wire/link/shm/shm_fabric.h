@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,9 @@ class ShmFabric final : public Fabric {
   void peer_gone(uint32_t slot, uint64_t generation, Receiver& receiver);
   /// Buries peers that died without a word from the agent. A few system calls per peer.
   void sweep(Receiver& receiver);
+  /// Gives back what the channels of ended processes held. `wait_for_users` returns when every call that may
+  /// still be using one has ended. Not from inside such a call.
+  void reclaim(const std::function<void()>& wait_for_users);
   /// In a forked child: forgets everything without touching what the parent uses.
   void after_fork_child();
 
@@ -105,6 +109,7 @@ class ShmFabric final : public Fabric {
   std::atomic<uint32_t> seen_changes_{0};
   std::atomic<bool> senders_incomplete_{false};
   std::atomic<uint32_t> busy_channels_{0};
+  std::atomic<bool> any_buried_{false};
   std::mutex epoch_lock_;
 };
 
