@@ -91,6 +91,7 @@ void EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
     if (now - swept_ns_ > kSweepNs && ready > 0) {
       swept_ns_ = now;
       fabric_.sweep(engine_);
+      fabric_.reclaim([this] { engine_.guard().wait(); });
     }
   }
   asleep_.store(false, std::memory_order_relaxed);
