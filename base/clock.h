@@ -11,12 +11,15 @@ class Clock {
   virtual ~Clock() = default;
   /// Monotonic nanoseconds. Thread safe.
   virtual uint64_t now_ns() const = 0;
+  /// Nanoseconds since 1970, for people. Thread safe.
+  virtual uint64_t wall_ns() const = 0;
 };
 
-/// CLOCK_MONOTONIC.
+/// CLOCK_MONOTONIC and CLOCK_REALTIME.
 class SystemClock final : public Clock {
  public:
   uint64_t now_ns() const override;
+  uint64_t wall_ns() const override;
 };
 
 /// An instant that never comes.

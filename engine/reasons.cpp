@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reasons in words, kept where other processes can read them.
 #include <cstdio>
-#include <cstring>
-#include <ctime>
 
 #include "engine/engine.h"
 
@@ -13,9 +11,7 @@ void Engine::explain(uint32_t qpn, int status, uint64_t work, const char* text) 
   Reason& entry = published_.reasons[(number - 1) % kReasonsMax];
   entry.number.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  entry.time_ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  entry.time_ns = clock_.wall_ns();
   entry.qpn = qpn;
   entry.status = static_cast<uint32_t>(status);
   entry.work = work;

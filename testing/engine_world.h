@@ -23,6 +23,7 @@ namespace verbatim::testing {
 class ManualClock final : public Clock {
  public:
   uint64_t now_ns() const override { return now_; }
+  uint64_t wall_ns() const override { return now_; }
   void advance(uint64_t ns) { now_ += ns; }
 
  private:
