@@ -47,7 +47,7 @@ bool readable(const char* from, size_t length) {
 }  // namespace
 
 CopyResult FlatPayload::copy_to(size_t offset, const Piece* pieces, uint32_t count) {
-  if (bytes_of(pieces, count) > length_ - offset) return CopyResult::kSourceFault;
+  if (offset > length_ || bytes_of(pieces, count) > length_ - offset) return CopyResult::kSourceFault;
   const std::byte* from = data_ + offset;
   for (uint32_t i = 0; i < count; i++) {
     if (!fault_copy(pieces[i].base, from, pieces[i].length)) return CopyResult::kDestinationFault;
@@ -90,9 +90,10 @@ CopyResult PulledPayload::copy_to(size_t offset, const Piece* pieces, uint32_t c
 }
 
 CopyResult PulledPayload::find_fault(const Piece* there, uint32_t there_count) {
-  constexpr size_t kStep = 4096;
+  constexpr size_t kPage = 4096;
   for (uint32_t i = 0; i < there_count; i++)
-    for (size_t done = 0; done < there[i].length; done += kStep) {
+    for (size_t done = 0; done < there[i].length;
+         done += kPage - (reinterpret_cast<uintptr_t>(there[i].base) + done) % kPage) {
       char probe;
       const Piece mine{&probe, 1}, theirs{at(there[i], done), 1};
       const CrossResult result = read_from(peer_.pid(), &mine, 1, &theirs, 1);

@@ -93,6 +93,8 @@ PeerChannel* ShmFabric::peer(uint32_t slot) {
   PeerChannel* known = peers_[slot].load(std::memory_order_acquire);
   const uint64_t generation = neighborhood_->slot_generation(slot);
   if (known && !known->dead() && (known->slot() != slot || known->generation() == generation)) return known;
+  // It broke the format or was buried: met again, its rings would be out of step.
+  if (known && known->generation() == generation) return nullptr;
   if (slot == 0 || generation == 0) return nullptr;
   return introduce(slot);
 }
@@ -119,28 +121,35 @@ PeerChannel* ShmFabric::introduce(uint32_t slot) {
 
 uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
   if (!poll_lock_.try_lock()) return 0;
-  if (inbound().header.changes.load(std::memory_order_acquire) != seen_changes_ || senders_incomplete_)
-    refresh_senders();
+  if (changed() || introductions_due()) refresh_senders();
   uint32_t done = 0;
-  for (size_t i = 0; i < senders_.size(); i++) done += drain(*senders_[i], receiver, budget);
+  for (size_t left = senders_.size(); left > 0 && done < budget; left--) {
+    if (turn_ >= senders_.size()) turn_ = 0;
+    done += drain(*senders_[turn_++], receiver, budget - done);
+  }
   if (busy_channels_.load(std::memory_order_relaxed) != 0) tell_room(receiver);
   poll_lock_.unlock();
   return done;
 }
 
 bool ShmFabric::pending() const {
-  if (inbound().header.changes.load(std::memory_order_acquire) !=
-      seen_changes_.load(std::memory_order_relaxed))
-    return true;
-  if (senders_incomplete_.load(std::memory_order_relaxed) ||
-      busy_channels_.load(std::memory_order_relaxed) != 0)
-    return true;
+  if (changed() || introductions_due() || busy_channels_.load(std::memory_order_relaxed) != 0) return true;
   const uint32_t count = watched_count_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; i++) {
     const Sender* sender = watched_[i].load(std::memory_order_relaxed);
     if (sender->reader.pending() && !sender->channel->dead()) return true;
   }
   return false;
+}
+
+bool ShmFabric::changed() const {
+  return inbound().header.changes.load(std::memory_order_acquire) !=
+         seen_changes_.load(std::memory_order_relaxed);
+}
+
+bool ShmFabric::introductions_due() const {
+  const uint64_t at = introduce_at_ns_.load(std::memory_order_relaxed);
+  return at != kNever && clock_.now_ns() >= at;
 }
 
 void ShmFabric::watch_senders() {
@@ -195,6 +204,7 @@ bool ShmFabric::deliver(Sender& sender, Receiver& receiver, const EntryHeader& h
     receiver.on_segment(*sender.channel, segment, flat, nullptr);
     return true;
   }
+  if (segment.length > kMessageBytesMax) return false;
   Piece there[kPiecesMax];
   uint32_t count = 0;
   uint64_t sum = 0;
@@ -214,7 +224,7 @@ bool ShmFabric::deliver(Sender& sender, Receiver& receiver, const EntryHeader& h
 // With the poll lock held: meets those that have begun to send since the last look.
 void ShmFabric::refresh_senders() {
   seen_changes_ = inbound().header.changes.load(std::memory_order_acquire);
-  senders_incomplete_ = false;
+  introduce_at_ns_ = kNever;
   for (uint32_t slot = 1; slot < kSlotsMax; slot++) {
     if (!(inbound().header.senders[slot / 64].load(std::memory_order_relaxed) >> (slot % 64) & 1)) continue;
     RingControl& control = inbound().controls[slot];
@@ -224,7 +234,11 @@ void ShmFabric::refresh_senders() {
     if (owner == 0 || known != senders_.end()) continue;
     PeerChannel* channel = peer(slot);
     if (!channel || channel->generation() != owner) {
-      senders_incomplete_ = true;
+      const uint64_t present = neighborhood_->slot_generation(slot);
+      if (present != 0 && present != owner)
+        drop_sender(slot);  // its owner ended before it was met, and the slot has another one now
+      else
+        introduce_at_ns_ = clock_.now_ns() + kIntroductionRetryNs;
       continue;
     }
     senders_.push_back(std::make_unique<Sender>(slot, owner, channel, inbound().rings[slot], &control));
@@ -306,6 +320,16 @@ bool ShmFabric::owner_lives(uint32_t slot) {
   return channel && channel->process_lives();
 }
 
+// Whoever counts here may be one that this process has not met, because it never sent anything.
+bool ShmFabric::may_access(uint32_t slot) {
+  const uint64_t owner = inbound().controls[slot].owner.load(std::memory_order_acquire);
+  if (owner == 0) return false;
+  PeerChannel* channel = peers_[slot].load(std::memory_order_acquire);
+  if (!channel || channel->generation() != owner) channel = peer(slot);
+  if (channel && channel->generation() == owner) return channel->process_lives();
+  return neighborhood_->slot_generation(slot) == owner;
+}
+
 bool ShmFabric::counters_clear(uint32_t side, bool look_for_dead) {
   if (inbound().access[self_.slot].count[side].load(std::memory_order_seq_cst) != 0) return false;
   for (uint32_t word = 0; word < kSlotsMax / 64; word++)
@@ -314,7 +338,7 @@ bool ShmFabric::counters_clear(uint32_t side, bool look_for_dead) {
       const uint32_t slot = word * 64 + static_cast<uint32_t>(__builtin_ctzll(bits));
       std::atomic<uint32_t>& count = inbound().access[slot].count[side];
       if (count.load(std::memory_order_seq_cst) == 0) continue;
-      if (!look_for_dead || owner_lives(slot)) return false;
+      if (!look_for_dead || may_access(slot)) return false;
       count.store(0, std::memory_order_relaxed);
     }
   return true;

@@ -72,6 +72,8 @@ class ShmFabric final : public Fabric {
     return own_slots_[slot / 64].load(std::memory_order_relaxed) >> (slot % 64) & 1;
   }
 
+  bool changed() const;
+  bool introductions_due() const;
   void refresh_senders();
   void watch_senders();
   uint32_t drain(Sender& sender, Receiver& receiver, uint32_t budget);
@@ -83,6 +85,7 @@ class ShmFabric final : public Fabric {
   void tell_room(Receiver& receiver);
   bool counters_clear(uint32_t side, bool look_for_dead);
   bool owner_lives(uint32_t slot);
+  bool may_access(uint32_t slot);
 
   const Clock& clock_;
   SharedFile published_, inbound_;
@@ -102,12 +105,13 @@ class ShmFabric final : public Fabric {
 
   SpinLock poll_lock_;
   std::vector<std::unique_ptr<Sender>> senders_;
+  size_t turn_ = 0;  ///< whom the next poll begins with: a full budget must not starve the others
   std::vector<std::unique_ptr<Sender>> former_senders_;  ///< kept: `pending` may still look at one
   // What `pending` looks at without a lock: the same senders, rewritten after each change.
   std::array<std::atomic<const Sender*>, kSlotsMax> watched_{};
   std::atomic<uint32_t> watched_count_{0};
   std::atomic<uint32_t> seen_changes_{0};
-  std::atomic<bool> senders_incomplete_{false};
+  std::atomic<uint64_t> introduce_at_ns_{kNever};  ///< when to try again to meet a sender that was not found
   std::atomic<uint32_t> busy_channels_{0};
   std::atomic<bool> any_buried_{false};
   std::mutex epoch_lock_;
