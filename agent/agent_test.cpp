@@ -1,85 +1,19 @@
 // SPDX-License-Identifier: MIT
 // The agent as a process of its own, under a private name.
+#include <dirent.h>
 #include <fcntl.h>
-#include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstring>
-#include <map>
-#include <random>
-#include <thread>
+#include <algorithm>
+#include <climits>
+#include <fstream>
+#include <set>
+#include <sstream>
 
-#include "agent/client.h"
-#include "agent/device_config.h"
-#include "agent/gid_table.h"
-#include "agent/spawn.h"
-#include "base/clock.h"
-#include "wire/link/shm/shm_fabric.h"
+#include "agent/test_member.h"
 
 namespace verbatim::agent {
 namespace {
-
-class Notices final : public NoticeSink {
- public:
-  void on_gone(uint32_t slot, uint64_t) override { gone.push_back(slot); }
-  void on_gids_changed() override { changes++; }
-  void on_link(bool) override {}
-  std::vector<uint32_t> gone;
-  int changes = 0;
-};
-
-/// A joined process's worth of descriptors and client.
-struct Member {
-  Member() {
-    fabric = std::move(*wire::shm::ShmFabric::create(1 << 20, clock));
-    const wire::PeerHandles handles = fabric->handles();
-    auto joined = AgentClient::join(handles.published, handles.inbound, handles.wake, "member");
-    if (joined)
-      client = std::move(*joined);
-    else
-      error = joined.error();
-  }
-  SystemClock clock;
-  std::unique_ptr<wire::shm::ShmFabric> fabric;
-  std::unique_ptr<AgentClient> client;
-  Error error;
-};
-
-class AgentTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    static int number = 0;
-    name_ = "verbatim-test/" + std::to_string(getpid()) + "/" + std::to_string(number++);
-    setenv("VERBATIM_AGENT_SOCKET", name_.c_str(), 1);
-    setenv("VERBATIM_AGENT", VERBATIM_TEST_AGENT, 1);
-  }
-  void TearDown() override {
-    if (const pid_t pid = agent_pid()) kill(pid, SIGTERM);
-  }
-  pid_t agent_pid() const {
-    const int socket = connect_name(name_, 3000);
-    if (socket < 0) return 0;
-    ucred peer{};
-    socklen_t length = sizeof peer;
-    getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
-    close(socket);
-    return peer.pid;
-  }
-  template <class Condition>
-  static bool eventually(Condition condition) {
-    for (int i = 0; i < 1000; i++) {
-      if (condition()) return true;
-      poll(nullptr, 0, 5);
-    }
-    return false;
-  }
-  std::string name_;
-};
 
 TEST_F(AgentTest, StartsByItselfAndIntroduces) {
   Member a, b;
@@ -98,28 +32,17 @@ TEST_F(AgentTest, StartsByItselfAndIntroduces) {
 
 TEST_F(AgentTest, TellsOfAKilledProcess) {
   Member a;
-  int pipe_ends[2];
-  ASSERT_EQ(0, pipe(pipe_ends));
-  const pid_t child = fork();
-  if (child == 0) {
-    Member b;
-    const uint32_t slot = b.client ? b.client->slot() : 0;
-    (void)!write(pipe_ends[1], &slot, sizeof slot);
-    pause();
-  }
-  uint32_t slot = 0;
-  ASSERT_EQ(static_cast<ssize_t>(sizeof slot), read(pipe_ends[0], &slot, sizeof slot));
-  ASSERT_NE(0u, slot);
-  ASSERT_NE(0u, a.client->slot_generation(slot));
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
+  MemberProcess b;
+  ASSERT_NE(0u, b.slot());
+  ASSERT_NE(0u, a.client->slot_generation(b.slot()));
+  b.kill_it();
   Notices notices;
   EXPECT_TRUE(eventually([&] {
     a.client->handle_notices(notices);
     return !notices.gone.empty();
   }));
-  EXPECT_EQ(std::vector<uint32_t>{slot}, notices.gone);
-  EXPECT_EQ(0u, a.client->slot_generation(slot));
+  EXPECT_EQ(std::vector<uint32_t>{b.slot()}, notices.gone);
+  EXPECT_EQ(0u, a.client->slot_generation(b.slot()));
 }
 
 TEST_F(AgentTest, ClientsOutliveTheAgent) {
@@ -130,10 +53,7 @@ TEST_F(AgentTest, ClientsOutliveTheAgent) {
   ASSERT_TRUE(a.client->join_group(group));
   const Expected<uint32_t> extra = a.client->extra_slot();
   ASSERT_TRUE(extra);
-  const pid_t agent = agent_pid();
-  ASSERT_NE(0, agent);
-  kill(agent, SIGKILL);
-  ASSERT_TRUE(eventually([&] { return kill(agent, 0) != 0 || agent_pid() != agent; }));
+  kill_agent();
   // A newcomer must not get a slot that somebody holds, though the new agent does not know that yet.
   Member c;
   ASSERT_TRUE(c.client) << c.error.reason;
@@ -145,19 +65,127 @@ TEST_F(AgentTest, ClientsOutliveTheAgent) {
     return c.client->slot_generation(slot_a) == a.client->generation() &&
            c.client->slot_generation(slot_b) == b.client->generation();
   }));
-  EXPECT_NE(0u, c.client->slot_generation(*extra));
+  EXPECT_EQ(a.client->generation(), c.client->slot_generation(*extra));
+  EXPECT_TRUE(notices.gone.empty()) << "nobody has gone";
   uint32_t members[8];
   ASSERT_EQ(1u, c.client->members(group, members, 8));
   EXPECT_EQ(slot_a, members[0]);
 }
 
+TEST_F(AgentTest, ARequestBringsTheAgentBack) {
+  Member a;
+  MemberProcess b;
+  kill_agent();
+  const Expected<uint32_t> extra = a.client->extra_slot();
+  ASSERT_TRUE(extra) << extra.error().reason;
+  EXPECT_NE(a.client->slot(), *extra);
+  EXPECT_EQ(a.client->generation(), a.client->slot_generation(*extra));
+  Notices notices;
+  a.client->handle_notices(notices);
+  EXPECT_TRUE(notices.gone.empty()) << "the other one lives, though the new agent does not know it yet";
+}
+
+TEST_F(AgentTest, NoticesADeathWhileNoAgentRan) {
+  Member a;
+  MemberProcess b;
+  ASSERT_NE(0u, a.client->slot_generation(b.slot()));
+  kill_agent();
+  b.kill_it();
+  Notices notices;
+  EXPECT_TRUE(eventually([&] {
+    a.client->handle_notices(notices);
+    return !notices.gone.empty();
+  }));
+  EXPECT_EQ(std::vector<uint32_t>{b.slot()}, notices.gone);
+}
+
+TEST_F(AgentTest, ASlowAgentIsNotALostOne) {
+  Member a, b;
+  const pid_t agent = agent_pid();
+  ASSERT_EQ(0, kill(agent, SIGSTOP));
+  const uint64_t began = a.clock.now_ns();
+  const auto refused = a.client->introduce(b.client->slot());
+  const uint64_t took = a.clock.now_ns() - began;
+  ASSERT_EQ(0, kill(agent, SIGCONT));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(EAGAIN, refused.error().code);
+  EXPECT_LT(took, 4'000'000'000u);
+  // The answer that came late is not taken for this question's.
+  EXPECT_EQ(ESRCH, a.client->introduce(1000).error().code);
+  auto handles = a.client->introduce(b.client->slot());
+  ASSERT_TRUE(handles);
+  EXPECT_EQ(b.client->slot(), handles->primary_slot);
+  int files[3] = {handles->published, handles->inbound, handles->wake};
+  close_files(files, 3);
+  Notices notices;
+  b.client->handle_notices(notices);
+  EXPECT_TRUE(notices.gone.empty());
+  EXPECT_EQ(agent, agent_pid());
+}
+
+volatile sig_atomic_t children_ended = 0;
+
+std::string status_line(pid_t pid, const std::string& key) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind(key, 0) == 0) return line.substr(line.find_last_of(" \t") + 1);
+  return "";
+}
+
+TEST_F(AgentTest, TheProgramNoticesNothing) {
+  const int marker = open("/etc/passwd", O_RDONLY);  // not close-on-exec
+  ASSERT_GE(marker, 0);
+  struct sigaction count {
+  }, before;
+  count.sa_handler = [](int) { children_ended = 1; };
+  sigaction(SIGCHLD, &count, &before);
+  signal(SIGUSR1, SIG_IGN);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+  Member a;
+  ASSERT_TRUE(a.client) << a.error.reason;
+  pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
+  signal(SIGUSR1, SIG_DFL);
+  sigaction(SIGCHLD, &before, nullptr);
+  EXPECT_EQ(0, children_ended);
+  EXPECT_EQ(-1, waitpid(-1, nullptr, WNOHANG | __WALL));
+  EXPECT_EQ(ECHILD, errno);
+
+  const pid_t agent = agent_pid();
+  EXPECT_EQ("0000000000000000", status_line(agent, "SigBlk"));
+  EXPECT_EQ(std::string("0000000000001000"), status_line(agent, "SigIgn"));  // SIGPIPE, its own doing
+  EXPECT_NE(getsid(0), getsid(agent));
+  const std::string folder = "/proc/" + std::to_string(agent);
+  char target[PATH_MAX];
+  ASSERT_EQ(1, readlink((folder + "/cwd").c_str(), target, sizeof target));
+  EXPECT_EQ('/', target[0]);
+  DIR* files = opendir((folder + "/fd").c_str());
+  ASSERT_NE(nullptr, files);
+  while (const dirent* entry = readdir(files)) {
+    const ssize_t length = readlink((folder + "/fd/" + entry->d_name).c_str(), target, sizeof target);
+    const std::string file(target, length > 0 ? static_cast<size_t>(length) : 0);
+    EXPECT_NE("/etc/passwd", file);
+    const bool standard = std::set<std::string>{"0", "1", "2"}.count(entry->d_name) > 0;
+    EXPECT_TRUE(!standard || file == "/dev/null") << file;
+  }
+  closedir(files);
+  close(marker);
+}
+
 TEST_F(AgentTest, ManyStartAtOnceAndOneAgentServesThem) {
+  constexpr int kPrograms = 12;
+  int ends[2];
+  ASSERT_EQ(0, pipe(ends));
   std::vector<pid_t> children;
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < kPrograms; i++) {
     const pid_t child = fork();
     if (child == 0) {
       Member member;
-      _exit(member.client ? 0 : 1);
+      if (!member.client) _exit(1);
+      const pid_t agent = agent_pid();
+      _exit(write(ends[1], &agent, sizeof agent) == sizeof agent ? 0 : 1);
     }
     children.push_back(child);
   }
@@ -166,6 +194,42 @@ TEST_F(AgentTest, ManyStartAtOnceAndOneAgentServesThem) {
     waitpid(child, &status, 0);
     EXPECT_EQ(0, status);
   }
+  std::set<pid_t> agents;
+  pid_t agent = 0;
+  for (int i = 0; i < kPrograms; i++) {
+    ASSERT_EQ(static_cast<ssize_t>(sizeof agent), read(ends[0], &agent, sizeof agent));
+    agents.insert(agent);
+  }
+  EXPECT_EQ(1u, agents.size());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(AgentTest, AForkedChildLetsGo) {
+  auto a = std::make_unique<Member>();
+  ASSERT_TRUE(a->client);
+  const uint32_t slot = a->client->slot();
+  Member b;
+  int ends[2];
+  ASSERT_EQ(0, pipe(ends));
+  const pid_t child = fork();
+  if (child == 0) {
+    a->client->after_fork_child();
+    b.client->after_fork_child();
+    char byte;
+    _exit(read(ends[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  a.reset();
+  EXPECT_TRUE(eventually([&] { return b.client->slot_generation(slot) == 0; }));
+  const int proof = bind_name(slot_name(name_, slot), SOCK_DGRAM);
+  EXPECT_GE(proof, 0) << "the slot can be given out again though the child lives";
+  if (proof >= 0) close(proof);
+  EXPECT_EQ(1, write(ends[1], "x", 1));
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(0, status);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_F(AgentTest, LeavesWhenUnused) {
@@ -177,31 +241,11 @@ TEST_F(AgentTest, LeavesWhenUnused) {
   const SystemClock clock;
   const uint64_t began = clock.now_ns();
   EXPECT_TRUE(eventually([&] {
-    poll(nullptr, 0, 50);
     const int taken = bind_name(name_, SOCK_SEQPACKET);
     if (taken >= 0) close(taken);
     return taken >= 0;
   }));
   EXPECT_LT(clock.now_ns() - began, 10'000'000'000u);
-}
-
-TEST_F(AgentTest, SurvivesNonsense) {
-  Member a;
-  ASSERT_TRUE(a.client);
-  std::mt19937 random(7);
-  for (int i = 0; i < 300; i++) {
-    const int socket = connect_name(name_, 3000);
-    ASSERT_GE(socket, 0);
-    char record[sizeof(Request)];
-    for (char& byte : record) byte = static_cast<char>(random());
-    const uint32_t version = kVersion, ask = random() % 9;
-    if (i % 2) memcpy(record, &version, sizeof version), memcpy(record + 4, &ask, sizeof ask);
-    const int files[2] = {STDERR_FILENO, a.fabric->handles().wake};
-    send_record(socket, record, i % 3 ? sizeof record : random() % sizeof record + 1, files, i % 3);
-    close(socket);
-  }
-  Member b;
-  EXPECT_TRUE(b.client);
 }
 
 TEST_F(AgentTest, SaysWhyItCannotStart) {
@@ -212,53 +256,41 @@ TEST_F(AgentTest, SaysWhyItCannotStart) {
   EXPECT_NE(std::string::npos, a.error.reason.find("/nonexistent/verbatimd"));
 }
 
-engine::GidEntry entry(uint8_t last, GidType type = GidType::kRoceV2) {
-  engine::GidEntry made;
-  made.gid.bytes[15] = last;
-  made.type = type;
-  return made;
+TEST_F(AgentTest, SaysThatWhatWasStartedIsNoAgent) {
+  setenv("VERBATIM_AGENT", "/bin/true", 1);
+  const SystemClock clock;
+  const uint64_t began = clock.now_ns();
+  Member a;
+  ASSERT_FALSE(a.client);
+  EXPECT_EQ(EAGAIN, a.error.code);
+  EXPECT_NE(std::string::npos, a.error.reason.find("true was started but does not answer")) << a.error.reason;
+  EXPECT_LT(clock.now_ns() - began, 6'000'000'000u);
+  setenv("VERBATIM_AGENT", "/bin/false", 1);
+  Member b;
+  ASSERT_FALSE(b.client);
+  EXPECT_NE(std::string::npos, b.error.reason.find("failed to start")) << b.error.reason;
 }
 
-TEST(GidTable, KeepsEntriesInPlace) {
-  engine::GidEntry table[kGidsMax];
-  uint32_t count = 0;
-  EXPECT_TRUE(merge_gids(table, count, {entry(1), entry(2), entry(3)}));
-  EXPECT_FALSE(merge_gids(table, count, {entry(1), entry(2), entry(3)}));
-  EXPECT_TRUE(merge_gids(table, count, {entry(1), entry(3)}));
-  EXPECT_TRUE(table[1].gid.is_zero());
-  EXPECT_TRUE(merge_gids(table, count, {entry(1), entry(3), entry(9)}));
-  EXPECT_EQ(9, table[1].gid.bytes[15]);
-  EXPECT_EQ(3u, count);
-}
-
-TEST(GidTable, OrdersLinkLocalThenIpv4AndLoopbackLast) {
-  const auto address = [](const char* name, uint32_t index, bool loopback,
-                          std::initializer_list<uint8_t> start) {
-    Address made;
-    made.interface = name;
-    made.interface_index = index;
-    made.loopback = loopback;
-    std::copy(start.begin(), start.end(), made.gid.bytes.begin());
-    return made;
-  };
-  const std::initializer_list<uint8_t> v4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
-  const auto table = gid_order({address("lo", 1, true, v4), address("eth0", 2, false, {0xfd}),
-                                address("eth0", 2, false, v4), address("eth0", 2, false, {0xfe, 0x80})});
-  ASSERT_EQ(8u, table.size());
-  EXPECT_EQ(0xfe, table[0].gid.bytes[0]);
-  EXPECT_TRUE(table[1].gid.is_ipv4_mapped());
-  EXPECT_EQ(2u, table[1].interface_index);
-  EXPECT_EQ(0xfd, table[2].gid.bytes[0]);
-  EXPECT_EQ(1u, table[3].interface_index);
-  EXPECT_EQ(GidType::kRoceV1, table[4].type);
-}
-
-TEST(DeviceConfig, UnderstandsWhatIsDocumented) {
-  EXPECT_EQ("mlx5_0", parse_devices("")->at(0).name);
-  EXPECT_EQ(3u, parse_devices("3")->size());
-  EXPECT_EQ("b", parse_devices("a,b:mlx5")->at(1).name);
-  for (const char* bad : {"a,,b", "a:mlx9", "a,a", "999", "a/b", ","})
-    EXPECT_FALSE(parse_devices(bad)) << bad;
+// Needs another user to play the other user.
+TEST_F(AgentTest, RefusesANameThatSomebodyElseHolds) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  int ends[2];
+  ASSERT_EQ(0, pipe(ends));
+  const pid_t squatter = fork();
+  if (squatter == 0) {
+    if (setuid(65534) != 0) _exit(1);
+    const int taken = bind_name(name_, SOCK_SEQPACKET);
+    if (taken < 0 || listen(taken, 8) != 0 || write(ends[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char byte;
+  ASSERT_EQ(1, read(ends[0], &byte, 1));
+  Member a;
+  kill(squatter, SIGKILL);
+  waitpid(squatter, nullptr, 0);
+  ASSERT_FALSE(a.client);
+  EXPECT_EQ(EACCES, a.error.code);
+  EXPECT_NE(std::string::npos, a.error.reason.find("process " + std::to_string(squatter))) << a.error.reason;
 }
 
 }  // namespace

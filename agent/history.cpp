@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "engine/published.h"
 #include "wire/link/shm/layout.h"
@@ -15,6 +17,8 @@
 namespace verbatim::agent {
 
 namespace {
+
+constexpr size_t kFilesKept = 8;
 
 /// An explanation in the file.
 struct Kept {
@@ -43,6 +47,20 @@ bool is_private_folder(const std::string& path) {
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
+// Agents of namespaces and names that are no more leave theirs behind: only the newest few stay.
+void make_room(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code gone;
+    const fs::file_time_type time = entry->last_write_time(gone);
+    if (!gone) files.emplace_back(time, entry->path());
+  }
+  std::sort(files.rbegin(), files.rend());
+  for (size_t i = kFilesKept; i < files.size(); i++) fs::remove(files[i].second, error);
+}
+
 }  // namespace
 
 std::vector<Explanation> read_reasons(int file, uint32_t pid) {
@@ -51,7 +69,8 @@ std::vector<Explanation> read_reasons(int file, uint32_t pid) {
   const std::unique_ptr<char[]> copy(new char[kBytes]());
   if (pread(file, copy.get(), kBytes, wire::shm::kPage) != static_cast<ssize_t>(kBytes)) return found;
   const auto& header = *reinterpret_cast<const engine::PublishedHeader*>(copy.get());
-  const auto* reasons = reinterpret_cast<const engine::Reason*>(copy.get() + offsetof(engine::Published, reasons));
+  const auto* reasons =
+      reinterpret_cast<const engine::Reason*>(copy.get() + offsetof(engine::Published, reasons));
   if (header.magic != engine::PublishedHeader::kMagic) return found;
   const std::string program = text_of(header.program);
   std::vector<std::pair<uint64_t, const engine::Reason*>> in_order;
@@ -96,6 +115,7 @@ void History::store() const {
   const bool whole = write(file, records.data(), bytes) == static_cast<ssize_t>(bytes);
   close(file);
   if (!whole || rename(fresh.c_str(), path_.c_str()) != 0) unlink(fresh.c_str());
+  make_room(std::filesystem::path(path_).parent_path());
 }
 
 std::string history_path(const std::string& agent) {

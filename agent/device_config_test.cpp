@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "agent/device_config.h"
+
+#include <gtest/gtest.h>
+
+namespace verbatim::agent {
+namespace {
+
+TEST(DeviceConfig, UnderstandsWhatIsDocumented) {
+  EXPECT_EQ("mlx5_0", parse_devices("")->at(0).name);
+  EXPECT_EQ(3u, parse_devices("3")->size());
+  EXPECT_EQ("b", parse_devices("a,b:mlx5")->at(1).name);
+  for (const char* bad : {"a,,b", "a:mlx9", "a,a", "999", "a/b", ","})
+    EXPECT_FALSE(parse_devices(bad)) << bad;
+}
+
+TEST(DeviceConfig, SaysWhichKindsThereAre) {
+  const auto refused = parse_devices("a:efa");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(EINVAL, refused.error().code);
+  EXPECT_NE(std::string::npos, refused.error().reason.find("the kinds are: mlx5")) << refused.error().reason;
+}
+
+}  // namespace
+}  // namespace verbatim::agent
