@@ -136,9 +136,10 @@ uint32_t Engine::progress() {
 
 uint32_t Engine::progress_locked() {
   uint32_t done = fabric_.poll(*this, kArrivalsPerProgress);
-  // Acknowledgements are held back while messages keep coming: they are cumulative, and nobody waits for the
-  // first.
-  if (any_owers_.load(std::memory_order_relaxed) && (done == 0 || owed_urgent_ || owed_ >= kAcksHeldBack))
+  // Acknowledgements are held back while more messages wait: they are cumulative. Never beyond that: the
+  // program may end as soon as it has seen a message, and its peer must not take that for a loss.
+  if (any_owers_.load(std::memory_order_relaxed) &&
+      (owed_urgent_ || owed_ >= kAcksHeldBack || !fabric_.pending()))
     done += send_owed();
   if (any_ready_.load(std::memory_order_acquire)) done += run_ready();
   if (any_errored_.load(std::memory_order_relaxed)) flush_errored();
