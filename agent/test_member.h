@@ -34,8 +34,9 @@ class Notices final : public NoticeSink {
 
 /// A joined process's worth of descriptors and client.
 struct Member {
-  Member() {
-    fabric = std::move(*wire::shm::ShmFabric::create(1 << 20, clock));
+  /// `published_bytes`: of the memory that it shows.
+  explicit Member(size_t published_bytes = 1 << 20) {
+    fabric = std::move(*wire::shm::ShmFabric::create(published_bytes, clock));
     const wire::PeerHandles handles = fabric->handles();
     auto joined = AgentClient::join(handles.published, handles.inbound, handles.wake, "member");
     if (joined)

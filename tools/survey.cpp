@@ -121,6 +121,21 @@ Outcome for_each_process(const Connection& connection, Visit visit) {
   }
 }
 
+// The living first: one that ends meanwhile is then found among the dead, if twice.
+Outcome ask_for_explanations(const Connection& connection, std::vector<agent::Explanation>& found) {
+  Outcome asked = for_each_process(connection, [&](const Answer& answer, int file) {
+    for (agent::Explanation& each : agent::read_reasons(file, answer.pid)) found.push_back(std::move(each));
+  });
+  Request request{};
+  request.ask = Ask::kHistory;
+  for (; asked; request.index++)
+    asked = connection.ask(request, [&](const Answer& answer, int) {
+      found.push_back({answer.time_ns, answer.pid, answer.qpn, answer.status, text_of(answer.program),
+                       text_of(answer.text)});
+    });
+  return asked.error().code == ENOENT ? Outcome(Done{}) : asked;
+}
+
 bool none_runs(const Error& error) { return error.code == ECONNREFUSED; }
 
 }  // namespace
@@ -138,23 +153,15 @@ Expected<std::vector<ProcessRow>> survey() {
 }
 
 Expected<std::vector<agent::Explanation>> explanations() {
-  Expected<int> socket = agent::connect_agent();
-  if (!socket && none_runs(socket.error()))
-    return agent::load_history(agent::history_path(agent::agent_name()));
-  if (!socket) return socket.error();
-  const Connection connection(*socket);
   std::vector<agent::Explanation> found;
-  Outcome asked = for_each_process(connection, [&](const Answer& answer, int file) {
-    for (agent::Explanation& each : agent::read_reasons(file, answer.pid)) found.push_back(std::move(each));
-  });
-  Request request{};
-  request.ask = Ask::kHistory;
-  for (; asked; request.index++)
-    asked = connection.ask(request, [&](const Answer& answer, int) {
-      found.push_back({answer.time_ns, answer.pid, answer.qpn, answer.status, text_of(answer.program),
-                       text_of(answer.text)});
-    });
-  if (asked.error().code != ENOENT) return asked.error();
+  Expected<int> socket = agent::connect_agent();
+  if (socket) {
+    if (Outcome asked = ask_for_explanations(Connection(*socket), found); !asked) return asked.error();
+  } else if (none_runs(socket.error())) {
+    found = agent::load_history(agent::history_path(agent::agent_name()));
+  } else {
+    return socket.error();
+  }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
   return found;
