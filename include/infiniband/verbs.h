@@ -1178,7 +1178,7 @@ __ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
  */
 #define ibv_reg_mr_iova(pd, addr, length, iova, access) \
     __ibv_reg_mr_iova(pd, addr, length, iova, access,   \
-                      __builtin_constant_p(((access) & IBV_ACCESS_OPTIONAL_RANGE) == 0))
+                      __builtin_constant_p(((int)(access) & IBV_ACCESS_OPTIONAL_RANGE) == 0))
 
 /**
  * Registers `length` bytes from `offset` of a DMA-buf. iova and offset must lie equally
