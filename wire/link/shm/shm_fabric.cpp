@@ -66,19 +66,19 @@ void ShmFabric::attach(Neighborhood& neighborhood, uint32_t slot, uint64_t gener
 }
 
 void ShmFabric::set_receiver(Receiver& receiver) {
-  loopback_ =
-      std::make_unique<LoopbackChannel>(receiver, published(), prefix(), inbound().access[self_.slot]);
+  loopback_ = std::make_unique<LoopbackChannel>(receiver, published(), prefix(), own_access_);
 }
 
 void ShmFabric::add_own_slot(uint32_t slot) { own_slots_[slot / 64].fetch_or(1ull << (slot % 64)); }
 
 Channel* ShmFabric::channel(const Gid& dest, uint32_t dest_qpn) {
-  if (!neighborhood_->is_local(dest)) return nullptr;
+  if (forked_ || !neighborhood_->is_local(dest)) return nullptr;
   const uint32_t slot = dest_qpn >> 14 & (kSlotsMax - 1);
   return is_own(slot) ? static_cast<Channel*>(loopback_.get()) : peer(slot);
 }
 
 uint32_t ShmFabric::multicast(const Gid& group, Channel** out, uint32_t max) {
+  if (forked_) return 0;
   uint32_t slots[kSlotsMax];
   const uint32_t count = neighborhood_->members(group, slots, kSlotsMax);
   uint32_t made = 0;
@@ -120,7 +120,7 @@ PeerChannel* ShmFabric::introduce(uint32_t slot) {
 }
 
 uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
-  if (!poll_lock_.try_lock()) return 0;
+  if (forked_ || !poll_lock_.try_lock()) return 0;
   if (changed() || introductions_due()) refresh_senders();
   uint32_t done = 0;
   for (size_t left = senders_.size(); left > 0 && done < budget; left--) {
@@ -133,6 +133,7 @@ uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
 }
 
 bool ShmFabric::pending() const {
+  if (forked_) return false;
   if (changed() || introductions_due() || busy_channels_.load(std::memory_order_relaxed) != 0) return true;
   const uint32_t count = watched_count_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; i++) {
@@ -331,7 +332,7 @@ bool ShmFabric::may_access(uint32_t slot) {
 }
 
 bool ShmFabric::counters_clear(uint32_t side, bool look_for_dead) {
-  if (inbound().access[self_.slot].count[side].load(std::memory_order_seq_cst) != 0) return false;
+  if (own_access_.count[side].load(std::memory_order_seq_cst) != 0) return false;
   for (uint32_t word = 0; word < kSlotsMax / 64; word++)
     for (uint64_t bits = inbound().header.senders[word].load(std::memory_order_seq_cst); bits != 0;
          bits &= bits - 1) {
@@ -346,6 +347,7 @@ bool ShmFabric::counters_clear(uint32_t side, bool look_for_dead) {
 
 void ShmFabric::wait_for_peers() {
   constexpr int kSpinsBeforeLooking = 500;
+  if (forked_) return;
   std::lock_guard<std::mutex> one_waiter(epoch_lock_);
   for (int round = 0; round < 2; round++) {
     const uint32_t old = prefix().access_epoch.fetch_add(1, std::memory_order_seq_cst) & 1;
@@ -354,16 +356,22 @@ void ShmFabric::wait_for_peers() {
       sched_yield();
       if (spins % kSpinsBeforeLooking != 0) continue;
       if (began == 0) began = clock_.now_ns();
-      if (clock_.now_ns() - began > kAccessWaitMaxNs) break;
+      if (clock_.now_ns() - began <= kAccessWaitMaxNs) continue;
+      // Nobody waits for broken counters twice.
+      for (AccessCounters& counters : inbound().access)
+        counters.count[old].store(0, std::memory_order_relaxed);
+      break;
     }
   }
 }
 
 void ShmFabric::after_fork_child() {
   for (const auto& channel : all_) channel->abandon();
-  published_.abandon();
-  inbound_.abandon();
+  published_.make_private(SharedFile::Content::kKeep);
+  inbound_.make_private(SharedFile::Content::kZero);
+  if (wake_ >= 0) close(wake_);
   wake_ = -1;
+  forked_ = true;
 }
 
 }  // namespace verbatim::wire::shm

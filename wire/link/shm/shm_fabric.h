@@ -41,7 +41,7 @@ class ShmFabric final : public Fabric {
   /// Gives back what the channels of ended processes held. `wait_for_users` returns when every call that may
   /// still be using one has ended. Not from inside such a call.
   void reclaim(const std::function<void()>& wait_for_users);
-  /// In a forked child: forgets everything without touching what the parent uses.
+  /// In a forked child: everything becomes unreachable, nothing that the parent uses is touched any more.
   void after_fork_child();
 
   Channel* channel(const Gid& dest, uint32_t dest_qpn) override;
@@ -95,6 +95,7 @@ class ShmFabric final : public Fabric {
   Self self_;
   std::array<std::atomic<uint64_t>, kSlotsMax / 64> own_slots_{};
   std::unique_ptr<LoopbackChannel> loopback_;
+  AccessCounters own_access_{};  ///< of the loopback; no peer can write it
 
   std::mutex peers_lock_;
   std::array<std::atomic<PeerChannel*>, kSlotsMax>
@@ -115,6 +116,8 @@ class ShmFabric final : public Fabric {
   std::atomic<uint32_t> busy_channels_{0};
   std::atomic<bool> any_buried_{false};
   std::mutex epoch_lock_;
+  bool forked_ =
+      false;  ///< set while the child has one thread; locks may have been held by others at the fork
 };
 
 }  // namespace verbatim::wire::shm
