@@ -28,21 +28,6 @@ void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, Be32(value)
 
 }  // namespace
 
-uint64_t Random::next() {
-  state_ += 0x9e3779b97f4a7c15;
-  uint64_t x = state_;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
-
-void Random::fill(void* to, size_t bytes) {
-  for (size_t done = 0; done < bytes; done += 8) {
-    const uint64_t word = next();
-    std::memcpy(static_cast<char*>(to) + done, &word, std::min<size_t>(8, bytes - done));
-  }
-}
-
 RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, hw::QpType type, bool shared_receive, Random& random)
     : hca_(hca),
       random_(random),

@@ -6,21 +6,9 @@
 
 #include "device/connectx/formats.h"
 #include "device/hw/hca.h"
+#include "tests/fuzz/random.h"
 
 namespace verbatim::fuzz {
-
-/// Seeded numbers (splitmix64).
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t next();
-  uint32_t below(uint32_t bound) { return static_cast<uint32_t>(next() % bound); }
-  bool one_in(uint32_t n) { return below(n) == 0; }
-  void fill(void* to, size_t bytes);
-
- private:
-  uint64_t state_;
-};
 
 /// Memory that a device may be told of.
 struct Memory {
