@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+#include "tests/conformance/players.h"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace verbatim::conformance {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPatience = std::chrono::seconds(5);
+
+/// Concurrent runs must not meet.
+const bool kPrivateAgent = [] {
+  const std::string name = "verbatim-conformance/" + std::to_string(getpid());
+  return setenv("VERBATIM_AGENT_SOCKET", name.c_str(), 0) == 0;
+}();
+
+void need(bool ok, const char* what) {
+  if (ok) return;
+  std::perror(what);
+  std::abort();
+}
+
+}  // namespace
+
+ibv_context* open_first() {
+  int count = 0;
+  ibv_device** list = ibv_get_device_list(&count);
+  need(list != nullptr && count > 0, "ibv_get_device_list");
+  ibv_context* context = ibv_open_device(list[0]);
+  ibv_free_device_list(list);
+  need(context != nullptr, "ibv_open_device");
+  return context;
+}
+
+Endpoint::Endpoint(const Traits& wanted, int socket) : traits(wanted), socket_(socket) {
+  context = open_first();
+  pd = ibv_alloc_pd(context);
+  need(pd != nullptr, "ibv_alloc_pd");
+  if (traits.channel)
+    need((channel = ibv_create_comp_channel(context)) != nullptr, "ibv_create_comp_channel");
+  make_cq();
+  if (traits.srq) {
+    ibv_srq_init_attr attributes{nullptr, {traits.depth, 4, 0}};
+    need((srq = ibv_create_srq(pd, &attributes)) != nullptr, "ibv_create_srq");
+  }
+  make_qp();
+  mr = ibv_reg_mr(pd, buffer.data(), buffer.size(), traits.mr_access);
+  need(mr != nullptr, "ibv_reg_mr");
+}
+
+void Endpoint::make_cq() {
+  if (traits.cq_fields == 0) {
+    cq = ibv_create_cq(context, 256, this, channel, 0);
+  } else {
+    ibv_cq_init_attr_ex attributes{};
+    attributes.cqe = 256;
+    attributes.channel = channel;
+    attributes.wc_flags = traits.cq_fields;
+    ibv_cq_ex* extended = ibv_create_cq_ex(context, &attributes);
+    need(extended != nullptr, "ibv_create_cq_ex");
+    cq = ibv_cq_ex_to_cq(extended);
+  }
+  need(cq != nullptr, "ibv_create_cq");
+}
+
+void Endpoint::make_qp() {
+  ibv_qp_init_attr_ex wanted{};
+  wanted.qp_context = this;
+  wanted.send_cq = wanted.recv_cq = cq;
+  wanted.srq = srq;
+  wanted.qp_type = traits.type;
+  wanted.sq_sig_all = traits.signal_all;
+  wanted.cap = {traits.depth, traits.depth, 4, 4, 128};
+  wanted.comp_mask = IBV_QP_INIT_ATTR_PD;
+  wanted.pd = pd;
+  if (traits.operations != 0) {
+    wanted.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    wanted.send_ops_flags = traits.operations;
+  }
+  qp = ibv_create_qp_ex(context, &wanted);
+  need(qp != nullptr, "ibv_create_qp_ex");
+}
+
+Endpoint::~Endpoint() {
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  if (ah != nullptr) {
+    EXPECT_EQ(ibv_destroy_ah(ah), 0);
+  }
+  if (srq != nullptr) {
+    EXPECT_EQ(ibv_destroy_srq(srq), 0);
+  }
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  if (channel != nullptr) {
+    EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+  }
+  if (mr != nullptr) {
+    EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  }
+  EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+Contact Endpoint::contact() const {
+  Contact mine{
+      qp->qp_num, qp->qp_num * 7 & 0xffffff, mr->rkey, reinterpret_cast<uint64_t>(buffer.data()), {}};
+  need(ibv_query_gid(context, 1, 0, &mine.gid) == 0, "ibv_query_gid");
+  return mine;
+}
+
+void Endpoint::meet() {
+  const Contact mine = contact();
+  Contact theirs;
+  need(send(socket_, &mine, sizeof mine, MSG_NOSIGNAL) == sizeof mine, "send");
+  need(recv(socket_, &theirs, sizeof theirs, MSG_WAITALL) == sizeof theirs, "the other player has gone");
+  EXPECT_EQ(connect(theirs), 0);
+  barrier();
+}
+
+int Endpoint::connect(const Contact& theirs) {
+  if (const int error = to_init()) return error;
+  if (const int error = to_rtr(theirs)) return error;
+  return to_rts();
+}
+
+int Endpoint::to_init() {
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_INIT;
+  to.port_num = 1;
+  to.qkey = kQkey;
+  to.qp_access_flags = static_cast<unsigned>(traits.qp_access);
+  const int last = traits.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+  return ibv_modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | last);
+}
+
+int Endpoint::to_rtr(const Contact& theirs) {
+  peer = theirs;
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_RTR;
+  to.path_mtu = IBV_MTU_1024;
+  to.dest_qp_num = theirs.qpn;
+  to.rq_psn = theirs.psn;
+  to.max_dest_rd_atomic = 4;
+  to.min_rnr_timer = traits.rnr_timer;
+  to.ah_attr.is_global = 1;
+  to.ah_attr.grh.dgid = theirs.gid;
+  to.ah_attr.grh.hop_limit = 1;
+  to.ah_attr.port_num = 1;
+  if (traits.type == IBV_QPT_UD) {
+    ah = ibv_create_ah(pd, &to.ah_attr);
+    need(ah != nullptr, "ibv_create_ah");
+    return ibv_modify_qp(qp, &to, IBV_QP_STATE);
+  }
+  int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  if (traits.type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  return ibv_modify_qp(qp, &to, mask);
+}
+
+int Endpoint::to_rts() {
+  ibv_qp_attr to{};
+  to.qp_state = IBV_QPS_RTS;
+  to.sq_psn = contact().psn;
+  to.timeout = traits.timeout;
+  to.retry_cnt = traits.retries;
+  to.rnr_retry = traits.rnr_retries;
+  to.max_rd_atomic = 4;
+  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (traits.type == IBV_QPT_RC)
+    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  return ibv_modify_qp(qp, &to, mask);
+}
+
+void Endpoint::barrier() const {
+  char token = 'b';
+  need(send(socket_, &token, 1, MSG_NOSIGNAL) == 1, "send");
+  need(recv(socket_, &token, 1, MSG_WAITALL) == 1, "the other player has gone");
+}
+
+ibv_sge Endpoint::piece(size_t offset, size_t bytes) const {
+  return {reinterpret_cast<uint64_t>(buffer.data() + offset), static_cast<uint32_t>(bytes), mr->lkey};
+}
+
+int Endpoint::receive(size_t offset, size_t bytes, uint64_t id) {
+  ibv_sge sge = piece(offset, bytes);
+  ibv_recv_wr wr{id, nullptr, &sge, 1}, *bad = nullptr;
+  return srq != nullptr ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(qp, &wr, &bad);
+}
+
+ibv_send_wr Endpoint::request(ibv_wr_opcode opcode, size_t bytes, size_t remote_offset) {
+  sge_ = piece(0, bytes);
+  ibv_send_wr wr{};
+  wr.wr_id = 100;
+  wr.sg_list = &sge_;
+  wr.num_sge = 1;
+  wr.opcode = opcode;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  if (traits.type == IBV_QPT_UD) {
+    wr.wr.ud = {ah, peer.qpn, kQkey};
+  } else if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    wr.wr.atomic.remote_addr = peer.address + remote_offset;
+    wr.wr.atomic.rkey = peer.rkey;
+  } else {
+    wr.wr.rdma = {peer.address + remote_offset, peer.rkey};
+  }
+  return wr;
+}
+
+int Endpoint::post(ibv_send_wr wr, size_t offset) {
+  if (wr.sg_list == &sge_) sge_.addr = reinterpret_cast<uint64_t>(buffer.data() + offset);
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(qp, &wr, &bad);
+}
+
+ibv_wc Endpoint::wait() const {
+  ibv_wc wc{};
+  for (const auto end = Clock::now() + kPatience; Clock::now() < end;)
+    if (const int count = ibv_poll_cq(cq, 1, &wc)) {
+      EXPECT_EQ(count, 1);
+      return wc;
+    }
+  ADD_FAILURE() << "no completion";
+  wc.status = IBV_WC_GENERAL_ERR;
+  return wc;
+}
+
+bool Endpoint::quiet() const {
+  ibv_wc wc{};
+  for (const auto end = Clock::now() + std::chrono::milliseconds(20); Clock::now() < end;)
+    if (ibv_poll_cq(cq, 1, &wc) != 0) return false;
+  return true;
+}
+
+void play(Players players, const Traits& traits, const Part& active, const Part& passive) {
+  int ends[2];
+  need(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
+  const auto perform = [&traits](const Part& part, int socket) {
+    Endpoint self(traits, socket);
+    self.meet();
+    part(self);
+    self.barrier();
+  };
+  if (players == Players::kOneProcess) {
+    std::thread other([&] { perform(passive, ends[1]); });
+    perform(active, ends[0]);
+    other.join();
+    close(ends[1]);
+  } else {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    need(child >= 0, "fork");
+    if (child == 0) {
+      close(ends[0]);
+      perform(passive, ends[1]);
+      std::fflush(nullptr);
+      _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    close(ends[1]);
+    perform(active, ends[0]);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "the other process failed";
+  }
+  close(ends[0]);
+}
+
+std::string players_name(const testing::TestParamInfo<Players>& info) {
+  return info.param == Players::kOneProcess ? "OneProcess" : "TwoProcesses";
+}
+
+Pair::Pair(const Traits& traits) : left(traits), right(traits) {
+  const Contact one = left.contact(), two = right.contact();
+  EXPECT_EQ(left.connect(two), 0);
+  EXPECT_EQ(right.connect(one), 0);
+}
+
+}  // namespace verbatim::conformance
