@@ -95,6 +95,7 @@ Expected<QueuePair*> Engine::create_queue_pair(const QueuePairSpec& spec) {
 }
 
 void Engine::destroy_queue_pair(QueuePair* qp) {
+  (void)qp->responder().send_owed();
   const uint32_t number = qp->number();
   published_entry(number).qpn.store(0, std::memory_order_release);
   published_entry(number).state.store(0, std::memory_order_release);

@@ -61,7 +61,10 @@ struct alignas(64) PublishedQp {
   std::atomic<uint32_t> first_psn;  ///< rq_psn as configured
   std::atomic<uint32_t> path_mtu;   ///< bytes
   std::atomic<uint32_t> max_dest_rd_atomic;
-  std::atomic<uint64_t> pad[2];
+  std::atomic<uint32_t>
+      expected_psn;  ///< received in order up to here: what a peer finds when the owner has died
+  std::atomic<uint32_t> pad32;
+  std::atomic<uint64_t> pad64;
   // counters
   std::atomic<uint64_t> send_messages, send_bytes, receive_messages, receive_bytes;
   std::atomic<uint64_t> rnr_naks, retries, errors, reserved2;

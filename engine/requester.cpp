@@ -291,7 +291,7 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
       return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection,
                         "memory of the work request is not mapped");
     case SendResult::kUnreachable:
-      channel_ = nullptr;
+      lose_channel();
       if (reliable) {
         note_lost();
         return Step::kStop;

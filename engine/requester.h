@@ -100,6 +100,7 @@ class Requester {
   void wait_for_ready(uint8_t code, uint32_t psn);
   void note_lost();
   void give_up();
+  void lose_channel();
   wire::Channel* channel();
   void watch(uint64_t deadline_ns);
   Outstanding& oldest() { return window_[window_head_ & window_mask_]; }

@@ -26,6 +26,21 @@ bool receives(uint8_t state) {
 
 }  // namespace
 
+// The peer's process has ended. What its queue pair had taken in by then was received, whether or not the
+// acknowledgement still got out: its published tables outlive it.
+void Requester::lose_channel() {
+  if (!channel_) return;
+  const std::byte* memory = channel_->testament();
+  channel_ = nullptr;
+  if (!memory || window_count_ == 0 || qp_.type() != QpType::kRc) return;
+  const PublishedQp* peer =
+      find_published(*reinterpret_cast<const Published*>(memory), qp_.attributes().dest_qpn);
+  if (!peer || peer->qpn.load(kRelaxed) != qp_.attributes().dest_qpn ||
+      peer->remote_qpn.load(kRelaxed) != qp_.number())
+    return;
+  acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
+}
+
 bool Requester::peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address) {
   const std::byte* memory = channel.published();
   if (!memory) return false;

@@ -282,16 +282,18 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
   if (retry_at_ns_ != 0 && now_ns >= retry_at_ns_) {
     retry_at_ns_ = 0;
     // Not proven dead: look the way up again, the process may have come back under the same number.
-    if (channel_ && !channel_->alive()) channel_ = nullptr;
+    if (channel_ && !channel_->alive()) lose_channel();
     run_locked();
   }
   if (window_count_ > 0 && rnr_until_ns_ == 0 && retry_at_ns_ == 0) {
     if (channel_ && channel_->alive()) {
       channel_->nudge();
     } else {
-      channel_ = nullptr;
-      rewind(oldest().first_psn);
-      note_lost();
+      lose_channel();
+      if (window_count_ > 0) {
+        rewind(oldest().first_psn);
+        note_lost();
+      }
     }
   }
   uint64_t next = kNever;

@@ -46,6 +46,7 @@ Responder::Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {
 
 void Responder::connect(uint32_t expected_psn) {
   expected_psn_ = expected_psn;
+  qp_.published().expected_psn.store(expected_psn, std::memory_order_release);
   msn_ = 0;
   nak_sent_ = false;
   ack_due_ = false;
@@ -290,6 +291,7 @@ Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload&
 }
 
 Responder::Verdict Responder::finish(const Segment& segment) {
+  const uint32_t next_psn = wire::psn_add(segment.psn, segment.packets);
   if (message_.is_write) {
     if (message_.placed != message_.total)
       return refuse(wire::kNakInvalidRequest, "fewer bytes than the write announced");
@@ -299,14 +301,17 @@ Responder::Verdict Responder::finish(const Segment& segment) {
         if (segment.has(wire::kFirst) || verdict == Verdict::kDropped) message_ = Progress{};
         return verdict;
       }
+      qp_.published().expected_psn.store(next_psn, std::memory_order_release);  // before the program can know
       complete_receive(segment, Opcode::kWriteImmediate, message_.placed);
     } else {
+      qp_.published().expected_psn.store(next_psn, std::memory_order_release);
       count_message(message_.placed);
     }
   } else {
     if (segment.has(wire::kInvalidate))
       return receive_error(Status::kLocalAccess, "the key to invalidate is not a memory window's",
                            wire::kNakRemoteAccess);
+    qp_.published().expected_psn.store(next_psn, std::memory_order_release);
     complete_receive(segment, segment.has(wire::kImmediate) ? Opcode::kSendImmediate : Opcode::kSend,
                      message_.placed);
   }

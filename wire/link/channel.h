@@ -50,6 +50,9 @@ class Channel {
   /// reached.
   virtual const std::byte* published() const = 0;
 
+  /// The same, also of a process that has ended or cannot be reached otherwise: what it had received is still true.
+  virtual const std::byte* testament() const = 0;
+
   /// Brackets a look-up of a published key and the access that follows: while it is open the owner's
   /// Fabric::wait_for_peers does not return. Cheap, may nest per thread, never blocks.
   virtual uint32_t enter_access() = 0;

@@ -22,6 +22,7 @@ class LoopbackChannel final : public Channel {
   bool lossless() const override { return true; }
   void nudge() override {}
   const std::byte* published() const override { return published_; }
+  const std::byte* testament() const override { return published_; }
   uint32_t enter_access() override;
   void leave_access(uint32_t ticket) override;
   bool write_direct(uint64_t remote, const Piece* pieces, uint32_t count) override;

@@ -40,8 +40,9 @@ PeerChannel::~PeerChannel() {
 
 void PeerChannel::abandon() {
   die();
-  published_.abandon();
-  inbound_.abandon();
+  published_.make_private(SharedFile::Content::kZero);
+  inbound_.make_private(SharedFile::Content::kZero);
+  if (wake_ >= 0) close(wake_);
   wake_ = -1;
 }
 

@@ -42,6 +42,9 @@ class PeerChannel final : public Channel {
   bool lossless() const override { return true; }
   void nudge() override;
   const std::byte* published() const override;
+  const std::byte* testament() const override {
+    return published_.data() ? published_.data() + kPage : nullptr;
+  }
   uint32_t enter_access() override;
   void leave_access(uint32_t ticket) override;
   bool write_direct(uint64_t remote, const Piece* pieces, uint32_t count) override;

@@ -64,7 +64,8 @@ RingReader::Next RingReader::next(EntryHeader& header, const std::byte*& memory,
       bytes = header.slots * kSlotBytes;
       return Next::kEntry;
     }
-    head_.store(head + header.slots, std::memory_order_relaxed);  // its room is published with the entry that follows
+    head_.store(head + header.slots,
+                std::memory_order_relaxed);  // its room is published with the entry that follows
   }
   return Next::kBroken;  // no sender pads twice in a row
 }

@@ -79,6 +79,16 @@ void SharedFile::punch(size_t offset, size_t bytes) {
     std::memset(data_ + offset, 0, bytes);
 }
 
+void SharedFile::make_private(Content content) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+  const bool keep = content == Content::kKeep;
+  if (data_)
+    (void)mmap(data_, bytes_, PROT_READ | PROT_WRITE, keep ? kFlags : kFlags | MAP_ANONYMOUS,
+               keep ? file_ : -1, 0);
+  if (file_ >= 0) close(file_);  // the record lock is the parent's and stays
+  file_ = -1;
+}
+
 bool SharedFile::lock_as_owner() {
   struct flock lock {};
   lock.l_type = F_WRLCK;

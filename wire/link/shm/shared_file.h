@@ -31,8 +31,10 @@ class SharedFile {
   bool lock_as_owner();
   /// True while the owner of an adopted file lives.
   bool owner_lives() const;
-  /// Forgets the mapping without unmapping or closing: for a forked child.
-  void abandon() { data_ = nullptr, file_ = -1; }
+  /// For a forked child: what is shared with others becomes private memory at the same place, zeroed or with
+  /// its content, so that whoever still uses it harms nobody. Async-signal-safe.
+  enum class Content { kZero, kKeep };
+  void make_private(Content content);
 
  private:
   std::byte* data_ = nullptr;

@@ -203,6 +203,47 @@ TEST(OtherProcess, KilledWhileItSendsLeavesAWholePrefix) {
   }
 }
 
+TEST(OtherProcess, AForkedChildHarmsNeitherItsParentNorPeers) {
+  Town town;
+  House a(town, 3, 100), b(town, 7, 101);
+  Channel* way = a.to(7);
+  Channel* own = a.to(3);
+  ASSERT_NE(nullptr, b.to(3));
+  a.poll();
+  b.poll();
+  a.fabric->published()[8] = std::byte{5};
+  const pid_t child = fork();
+  if (child == 0) {
+    a.fabric->after_fork_child();
+    const uint32_t ticket = way->enter_access();
+    const uint32_t own_ticket = own->enter_access();
+    bool good = a.send(way, {}, 1) == SendResult::kUnreachable && !way->alive() && !way->published();
+    good &= a.fabric->published()[8] == std::byte{5};
+    a.fabric->published()[8] = std::byte{6};
+    good &= a.poll() == 0 && !a.fabric->pending() && !a.to(7);
+    a.fabric->want_wake(true);
+    a.fabric->wait_for_peers();
+    way->nudge();
+    way->leave_access(ticket);
+    own->leave_access(own_ticket);
+    way->enter_access();  // for good
+    own->enter_access();
+    a.fabric.reset();
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(0, WEXITSTATUS(status));
+  EXPECT_EQ(std::byte{5}, a.fabric->published()[8]);
+  const uint64_t began = a.clock.now_ns();
+  a.fabric->wait_for_peers();
+  b.fabric->wait_for_peers();
+  EXPECT_LT(a.clock.now_ns() - began, 1'000'000'000u);
+  EXPECT_EQ(SendResult::kAccepted, a.send(way, pattern(100, 1), 1));
+  EXPECT_EQ(1u, b.poll());
+}
+
 TEST(OtherProcess, KilledInsideAnAccessIsNotWaitedFor) {
   Town town;
   House b(town, 7, 101);
