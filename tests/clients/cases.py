@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""Which stock programs are run, with which arguments, and what they must print."""
+import collections
+
+# A case of two ends has the same command twice; the client's gets the server's address.
+Case = collections.namedtuple('Case', 'name command two_ends patterns status seconds_max short')
+
+RESULT_ROW = r'^\s*\d+\s+\d+\s+[\d.]+\s+[\d.]+'
+LAST_SIZE_ROW = r'^\s*8388608\s+20\s'
+PINGPONG_LINES = (r'\d+ bytes in [\d.]+ seconds = [\d.]+ Mbit/sec', r'iters in [\d.]+ seconds = [\d.]+ usec/iter')
+
+# Those that a run of a minute can afford; the rest runs with scripts/clients.sh.
+SHORT = {
+    'ibv_devices', 'ibv_devinfo', 'ibv_devinfo_verbose', 'rc_pingpong', 'rc_pingpong_events', 'uc_pingpong',
+    'ud_pingpong', 'srq_pingpong', 'send_lat_RC', 'send_bw_UD', 'write_bw_RC', 'write_lat_UC', 'read_bw_RC',
+    'send_bw_events', 'send_bw_srq', 'send_bw_sizes', 'atomic_bw_FETCH_AND_ADD', 'atomic_lat_CMP_AND_SWAP',
+}
+
+
+def alone(name, command, *patterns, status=0):
+    return Case(name, command, False, patterns, status, 10, name in SHORT)
+
+
+def pingpong(name, program, arguments=''):
+    command = f'ibv_{program}_pingpong -p {{port}} -d {{device}} -g {{gid}} -c {arguments}'
+    return Case(name, command, True, PINGPONG_LINES, 0, 30, name in SHORT)
+
+
+def perftest(name, program, arguments, pattern=RESULT_ROW, seconds_max=60):
+    command = f'ib_{program} -p {{port}} -d {{device}} -F -x {{gid}} {arguments}'
+    return Case(name, command, True, (pattern,), 0, seconds_max, name in SHORT)
+
+
+def information():
+    yield alone('ibv_devices', 'ibv_devices', r'\S+\s+[0-9a-f]{16}')
+    yield alone('ibv_devinfo', 'ibv_devinfo -d {device}', r'hca_id:\s+\S+', r'PORT_ACTIVE \(4\)',
+                r'node_guid:\s+[0-9a-f:]{19}')
+    yield alone('ibv_devinfo_verbose', 'ibv_devinfo -v -d {device}', r'max_qp_wr:\s+\d+', r'GID\[\s*\d+\]')
+    yield alone('ibv_devinfo_list', 'ibv_devinfo -l', r'\d+ HCAs? found:')
+    yield alone('asyncwatch', 'timeout 2 ibv_asyncwatch -d {device}', r'\S+: async event FD \d+', status=124)
+
+
+def pingpongs():
+    yield pingpong('rc_pingpong', 'rc')
+    yield pingpong('rc_pingpong_events', 'rc', '-e')
+    yield pingpong('rc_pingpong_1M', 'rc', '-s 1048576 -n 50 -m 4096')
+    yield pingpong('rc_pingpong_new_send', 'rc', '-N')
+    yield pingpong('rc_pingpong_timestamps', 'rc', '-t')
+    yield pingpong('rc_pingpong_implicit_odp', 'rc', '-O')
+    yield pingpong('uc_pingpong', 'uc')
+    yield pingpong('uc_pingpong_events', 'uc', '-e')
+    yield pingpong('ud_pingpong', 'ud', '-s 1024')
+    yield pingpong('ud_pingpong_events', 'ud', '-s 1024 -e')
+    yield pingpong('srq_pingpong', 'srq', '-n 200')
+    yield pingpong('srq_pingpong_events', 'srq', '-e -n 200')
+
+
+def transports():
+    for operation, kinds in (('send', ('RC', 'UC', 'UD')), ('write', ('RC', 'UC')), ('read', ('RC',))):
+        for kind in kinds:
+            size = 1024 if kind == 'UD' else 65536
+            yield perftest(f'{operation}_lat_{kind}', f'{operation}_lat', f'-c {kind} -n 500')
+            yield perftest(f'{operation}_bw_{kind}', f'{operation}_bw', f'-c {kind} -n 500 -s {size}')
+    for kind in ('FETCH_AND_ADD', 'CMP_AND_SWAP'):
+        for measure in ('lat', 'bw'):
+            yield perftest(f'atomic_{measure}_{kind}', f'atomic_{measure}', f'-A {kind} -n 500')
+
+
+def options():
+    for operation in ('send', 'write', 'read'):
+        for measure in ('bw', 'lat'):
+            yield perftest(f'{operation}_{measure}_sizes', f'{operation}_{measure}', '-a -n 20', LAST_SIZE_ROW, 120)
+        for name, arguments in (('queues', '-q 4 -n 200'), ('both_ways', '-b -n 200'),
+                                ('lists', '-l 16 -n 320 -s 4096'), ('timed', '-D 2'),
+                                ('old_post', '--use_old_post_send -n 200'), ('mr_per_qp', '--mr_per_qp -q 2 -n 200')):
+            yield perftest(f'{operation}_bw_{name}', f'{operation}_bw', arguments)
+    yield perftest('send_bw_events', 'send_bw', '-e -n 200')
+    yield perftest('send_lat_events', 'send_lat', '-e -n 200')
+    yield perftest('read_lat_events', 'read_lat', '-e -n 200')
+    yield perftest('send_bw_srq', 'send_bw', '--use-srq -q 4 -n 200')
+    yield perftest('send_lat_srq', 'send_lat', '--use-srq -n 200')
+    yield perftest('send_bw_inline', 'send_bw', '-I 64 -s 64 -n 500')
+    yield perftest('write_lat_inline', 'write_lat', '-I 64 -s 64 -n 500')
+    yield perftest('send_bw_json', 'send_bw', '-n 200 --out_json --out_json_file={folder}/result.json')
+    yield perftest('write_bw_gbits', 'write_bw', '-n 200 --report_gbits', r'BW average\[Gb/sec\]')
+
+
+CASES = [case for group in (information, pingpongs, transports, options) for case in group()]

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs stock RDMA programs against a build of the libraries.
+
+usage: run.py --build DIR [--short] [--wrapped] [--only REGEX] [--repeat N]
+
+  --short    the cases of about a minute
+  --wrapped  through `verbatim run --` in place of LD_LIBRARY_PATH
+  --only     cases whose name matches
+  --repeat   all of it so many times
+
+Each run has an agent and TCP ports of its own. Ends with `N passed, N failed, N skipped`; exit status 1 if a case
+failed, 77 if all were skipped because their programs are not installed.
+"""
+import argparse
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import CASES  # noqa: E402
+
+ADDRESS = '127.0.0.1'
+DEVICE = 'mlx5_0'
+SKIPPED_STATUS = 77
+TCP_LISTEN = '0A'
+
+
+def listening(port):
+    for path in ('/proc/net/tcp', '/proc/net/tcp6'):
+        try:
+            with open(path, encoding='ascii') as file:
+                rows = [line.split() for line in list(file)[1:]]
+        except OSError:
+            continue
+        if any(row[3] == TCP_LISTEN and int(row[1].rsplit(':', 1)[1], 16) == port for row in rows):
+            return True
+    return False
+
+
+def free_port():
+    while True:
+        port = random.randrange(19000, 31000)
+        if not listening(port):
+            return port
+
+
+def end_group(process, grace_s):
+    """True if the process ended by itself in that time; otherwise it is killed with its children."""
+    try:
+        process.wait(grace_s)
+        return True
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return False
+
+
+class Runner:
+    def __init__(self, options, folder):
+        self.folder = folder
+        self.environment = dict(os.environ, LC_ALL='C')
+        self.environment.setdefault('VERBATIM_AGENT_SOCKET', f'verbatim-clients-{os.getpid()}')
+        self.prefix = []
+        if options.wrapped:
+            self.prefix = [os.path.join(options.build, 'bin', 'verbatim'), 'run', '--']
+        else:
+            self.environment['LD_LIBRARY_PATH'] = os.path.join(options.build, 'lib')
+        self.gid = self.gid_index()
+
+    def gid_index(self):
+        """Index of the RoCE v2 entry of an IPv4 address, as ibv_devinfo lists it."""
+        if not shutil.which('ibv_devinfo'):
+            return '0'
+        text = subprocess.run(self.prefix + ['ibv_devinfo', '-v', '-d', DEVICE], env=self.environment,
+                              capture_output=True, text=True, timeout=30, check=False).stdout
+        found = re.search(r'GID\[\s*(\d+)\]:\s+::ffff:[\d.]+, RoCE v2', text)
+        return found.group(1) if found else '0'
+
+    def start(self, command, log):
+        with open(log, 'w', encoding='utf-8') as out:
+            return subprocess.Popen(self.prefix + command.split(), env=self.environment, stdin=subprocess.DEVNULL,
+                                    stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def start_server(self, command, log, port):
+        server = self.start(command, log)
+        deadline = time.monotonic() + 10
+        while not listening(port) and server.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return server
+
+    def run(self, case):
+        """None if the case passed, otherwise what went wrong."""
+        port = free_port()
+        command = case.command.format(port=port, device=DEVICE, gid=self.gid, folder=self.folder)
+        logs = [os.path.join(self.folder, f'{case.name}.{end}') for end in ('server', 'client')]
+        server = self.start_server(command, logs[0], port) if case.two_ends else None
+        try:
+            client = self.start(f'{command} {ADDRESS}' if case.two_ends else command, logs[1])
+            ended = end_group(client, case.seconds_max)
+        finally:
+            server_ended = end_group(server, 5) if server else True
+        text = ''
+        for log in logs:
+            if os.path.exists(log):
+                with open(log, encoding='utf-8', errors='replace') as file:
+                    text += file.read() + '\n'
+        return self.verdict(case, ended, client.returncode, server_ended, server and server.returncode, text)
+
+    @staticmethod
+    def verdict(case, ended, status, server_ended, server_status, text):
+        last = ' | '.join(line.strip() for line in text.splitlines() if line.strip())[-200:]
+        if not ended:
+            return f'the client still ran after {case.seconds_max} s: {last}'
+        if status != case.status:
+            return f'the client ended with status {status}: {last}'
+        if not server_ended:
+            return f'the server outlived its client: {last}'
+        if server_status:
+            return f'the server ended with status {server_status}: {last}'
+        for pattern in case.patterns:
+            if not re.search(pattern, text, re.M):
+                return f'nothing printed matches {pattern}: {last}'
+        return None
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--build', required=True)
+    parser.add_argument('--short', action='store_true')
+    parser.add_argument('--wrapped', action='store_true')
+    parser.add_argument('--only', default='')
+    parser.add_argument('--repeat', type=int, default=1)
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    return options
+
+
+def main():
+    options = parse()
+    cases = [case for case in CASES if re.search(options.only, case.name) and (case.short or not options.short)]
+    passed = failed = skipped = 0
+    with tempfile.TemporaryDirectory(prefix='verbatim-clients-') as folder:
+        runner = Runner(options, folder)
+        for case in cases * options.repeat:
+            words = case.command.split()
+            if not shutil.which(words[2] if words[0] == 'timeout' else words[0]):
+                skipped += 1
+                continue
+            begin = time.monotonic()
+            wrong = runner.run(case)
+            passed, failed = passed + (wrong is None), failed + (wrong is not None)
+            print(f'{"FAIL" if wrong else "ok":4} {case.name:28} {wrong or f"{time.monotonic() - begin:.1f} s"}', flush=True)
+    print(f'{passed} passed, {failed} failed, {skipped} skipped')
+    sys.exit(1 if failed else SKIPPED_STATUS if not passed else 0)
+
+
+if __name__ == '__main__':
+    main()
