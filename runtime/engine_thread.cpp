@@ -22,6 +22,11 @@ constexpr uint64_t kAgentRetryNs = 200'000'000;  ///< between tries to find a lo
 
 }  // namespace
 
+void let_go_of_the_dead(engine::Engine& engine, const Clock& clock) {
+  engine.step(clock.now_ns());
+  engine.guard().wait();
+}
+
 EngineThread::EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,
                            agent::NoticeSink& notices, const Clock& clock)
     : engine_(engine), fabric_(fabric), agent_(agent), notices_(notices), clock_(clock) {
@@ -91,7 +96,7 @@ void EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
     if (now - swept_ns_ > kSweepNs && ready > 0) {
       swept_ns_ = now;
       fabric_.sweep(engine_);
-      fabric_.reclaim([this] { engine_.guard().wait(); });
+      fabric_.reclaim([this] { let_go_of_the_dead(engine_, clock_); });
     }
   }
   asleep_.store(false, std::memory_order_relaxed);

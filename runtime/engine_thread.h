@@ -44,4 +44,8 @@ class EngineThread {
   std::thread thread_;
 };
 
+/// On the engine thread. When it returns, queue pairs have read what a dead peer left, and no access to it
+/// goes on.
+void let_go_of_the_dead(engine::Engine& engine, const Clock& clock);
+
 }  // namespace verbatim::runtime
