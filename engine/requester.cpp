@@ -184,7 +184,10 @@ Status Requester::check(Message& message, const char*& why) {
 
 Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendWork& work, Status status,
                                       const char* why) {
-  if (window_count_ > 0) return Step::kStop;  // completions keep queue order: those before it end first
+  // Completions keep queue order: those before it end first. One that had begun is itself the window's newest.
+  const bool begun = in_message_ && window_count_ > 0;
+  if (window_count_ > (begun ? 1u : 0u)) return Step::kStop;
+  window_count_ = 0;
   engine_.explain(qp_.number(), static_cast<int>(status), index, why);
   index_ = next;
   sent_bytes_ = 0;
@@ -285,9 +288,6 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
   switch (result) {
     case SendResult::kSourceFault:
       // What was sent of the message stays unfinished at the responder; the queue pair ends here anyway.
-      if (in_message_ && reliable) window_count_--;
-      if (in_message_ && window_count_ > 0)
-        fail_oldest(Status::kFlushed, "a later work request's memory is not mapped");
       return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection,
                         "memory of the work request is not mapped");
     case SendResult::kUnreachable:
