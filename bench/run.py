@@ -110,7 +110,7 @@ class Bench:
                   lambda: self.own('verbs_costs', 'reference_copy'), 'report', 150)
         yield Row('ibv_reg_mr of 1 GiB touched', 'us', '', lambda: self.own('verbs_costs', 'register'), None, 'less', 50)
         yield Row('create + connect RC pairs', 'pairs/s', '', lambda: self.own('verbs_costs', 'connect'), None, 'more', 20000)
-        yield Row('memory per idle RC QP, all', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
+        yield Row('idle RC QP beyond its queues', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
 
 
 def measure(row, repetitions):
