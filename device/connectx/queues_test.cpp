@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// The queues alone, on raw memory: no engine, no peers.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "device/connectx/completion_ring.h"
+#include "device/connectx/memory_range.h"
+#include "device/connectx/receive_ring.h"
+#include "device/connectx/send_ring.h"
+
+namespace verbatim::connectx {
+namespace {
+
+using Fetch = engine::SendQueue::Fetch;
+using Take = engine::ReceiveQueue::Take;
+constexpr uint32_t kQpn = 0x1234;
+
+struct Events final : hw::EventSink {
+  void on_completion(hw::Cq&) override { completions++; }
+  void on_async(hw::AsyncEvent event, void*) override { last = event, asyncs++; }
+  int completions = 0, asyncs = 0;
+  hw::AsyncEvent last{};
+};
+
+hw::QueueMemory memory_of(std::vector<std::byte>& bytes, uint32_t entries, uint32_t stride) {
+  return {bytes.data(), bytes.size(), entries, stride};
+}
+
+struct Queues : ::testing::Test {
+  static constexpr uint32_t kEntries = 4;
+  std::vector<std::byte> send_bytes = std::vector<std::byte>(kEntries * 64, std::byte{0xa5});
+  std::vector<std::byte> cq_bytes = std::vector<std::byte>(kEntries * 64, std::byte{0xf1});
+  uint32_t doorbell[2] = {}, cq_doorbell[2] = {};
+  Events events;
+  hw::Cq face;
+  std::atomic<bool> alarm{false};
+  hw::CqSpec cq_spec = [this] {
+    hw::CqSpec spec;
+    spec.ring = memory_of(cq_bytes, kEntries, 64);
+    spec.doorbell = cq_doorbell;
+    return spec;
+  }();
+  CompletionRing completions{cq_spec, face, events, alarm};
+  SendRing send{memory_of(send_bytes, kEntries, 64), doorbell, false, completions, 7};
+  engine::SendWork work;
+  uint32_t next = 0;
+  const char* reason = nullptr;
+
+  void SetUp() override { send.set_qpn(kQpn); }
+  template <class T>
+  void put(uint32_t offset, const T& value) {
+    for (size_t i = 0; i < sizeof value; i++)
+      send_bytes[(offset + i) % send_bytes.size()] = reinterpret_cast<const std::byte*>(&value)[i];
+  }
+  void control(uint32_t block, uint8_t opcode, uint32_t units, uint32_t qpn = kQpn, uint8_t flags = 8) {
+    ControlSegment segment{};
+    segment.index_opcode = block << 8 | opcode;
+    segment.qpn_ds = qpn << 8 | units;
+    segment.flags = flags;
+    segment.immediate = 0x11223344;
+    put(block * 64, segment);
+  }
+  Fetch fetch(uint32_t index, uint32_t rung) {
+    doorbell[1] = Be32(rung).raw();
+    work = {};
+    return send.fetch(index, work, next, reason);
+  }
+  const Cqe& cqe(uint32_t slot) { return reinterpret_cast<const Cqe*>(cq_bytes.data())[slot]; }
+};
+
+TEST_F(Queues, DecodesAWriteWithZeroMeaningTwoGib) {
+  control(0, kOpWriteImmediate, 3);
+  put(16, RemoteSegment{0x1122334455667788, 0xabcd, 0});
+  put(32, DataSegment{0u, 0x77u, 0x1000u});
+  ASSERT_EQ(fetch(0, 1), Fetch::kWork) << reason;
+  EXPECT_EQ(next, 1u);
+  EXPECT_EQ(work.opcode, engine::Opcode::kWriteImmediate);
+  EXPECT_EQ(work.remote_address, 0x1122334455667788u);
+  EXPECT_EQ(work.rkey, 0xabcdu);
+  EXPECT_EQ(work.sges[0].length, 1u << 31);
+  EXPECT_EQ(work.immediate, Be32(0x11223344).raw());
+  EXPECT_TRUE(work.signaled);
+}
+
+TEST_F(Queues, InlineDataWrapsIntoTwoElements) {
+  control(3, kOpSend, 8);
+  put(3 * 64 + 16, Be32(kInlineFlag | 100));
+  ASSERT_EQ(fetch(3, 5), Fetch::kWork) << reason;
+  EXPECT_EQ(next, 5u);
+  ASSERT_EQ(work.sge_count, 2u);
+  EXPECT_EQ(work.inline_mask, 3u);
+  EXPECT_EQ(work.sges[0].length, 44u);
+  EXPECT_EQ(work.sges[1].length, 56u);
+  EXPECT_EQ(work.sges[1].address, reinterpret_cast<uint64_t>(send_bytes.data()));
+}
+
+TEST_F(Queues, RefusesMalformedEntries) {
+  EXPECT_EQ(fetch(0, 0), Fetch::kNone);
+  control(0, kOpSend, 0);
+  EXPECT_EQ(fetch(0, 1), Fetch::kBad);
+  control(0, kOpSend, 5);
+  EXPECT_EQ(fetch(0, 1), Fetch::kBad) << "longer than rung";
+  control(0, kOpSend, 1, kQpn + 1);
+  EXPECT_EQ(fetch(0, 1), Fetch::kBad) << "another queue pair";
+  control(0, 0x3f, 1);
+  EXPECT_EQ(fetch(0, 1), Fetch::kBad) << "unknown opcode";
+  control(0, kOpCompareSwap, 2);
+  EXPECT_EQ(fetch(0, 1), Fetch::kBad) << "too short";
+  EXPECT_EQ(fetch(0, kEntries + 1), Fetch::kBad) << "more than the queue holds";
+  EXPECT_EQ(fetch(0, 1), Fetch::kNone) << "stands still until reset";
+}
+
+TEST_F(Queues, GarbageNeverLeavesTheQueue) {
+  std::mt19937_64 random(1);
+  const auto first = reinterpret_cast<uint64_t>(send_bytes.data());
+  for (int i = 0; i < 200000; i++) {
+    for (auto& byte : send_bytes) byte = static_cast<std::byte>(random());
+    const auto index = static_cast<uint32_t>(random() & 0xffff);
+    control(index % kEntries, static_cast<uint8_t>(random() % 0x26), random() & 0x3f);
+    send.reset();
+    if (fetch(index, index + 1 + random() % kEntries) != Fetch::kWork) continue;
+    ASSERT_LE(work.sge_count, engine::kSgeMax);
+    for (uint32_t s = 0; s < work.sge_count; s++) {
+      if (!(work.inline_mask >> s & 1)) continue;
+      ASSERT_GE(work.sges[s].address, first);
+      ASSERT_LE(work.sges[s].address + work.sges[s].length, first + send_bytes.size());
+    }
+  }
+}
+
+TEST_F(Queues, CompletionsCarryTheOwnerBitOfTheirLap) {
+  for (uint32_t i = 0; i < 2 * kEntries; i++) {
+    cq_doorbell[0] = Be32(i).raw();
+    send.complete({.index = i, .opcode = engine::Opcode::kWrite, .signaled = true});
+    EXPECT_EQ(cqe(i % kEntries).opcode_owner, kCqeRequest << 4 | (i / kEntries & 1));
+    EXPECT_EQ(cqe(i % kEntries).opcode_qpn, uint32_t{kOpWrite} << 24 | kQpn);
+    EXPECT_EQ(cqe(i % kEntries).wqe_counter, i);
+  }
+  send.complete({.index = 9, .opcode = engine::Opcode::kWrite, .signaled = false});
+  EXPECT_EQ(cqe(0).wqe_counter, kEntries) << "unsignaled success writes nothing";
+}
+
+TEST_F(Queues, OverrunAndArming) {
+  cq_doorbell[1] = Be32(kArmSolicitedOnly).raw();
+  completions.arm();
+  completions.push_request(kQpn, 0, 0, 0);
+  EXPECT_EQ(events.completions, 0);
+  completions.push_error(kCqeRequestError, engine::Status::kRemoteAccess, 0, kQpn, 0, 1);
+  EXPECT_EQ(events.completions, 1);
+  EXPECT_EQ(reinterpret_cast<const ErrorCqe&>(cqe(1)).syndrome, 0x13);
+  for (int i = 0; i < 3; i++) completions.push_request(kQpn, 0, 0, 0);
+  EXPECT_TRUE(completions.overrun());
+  EXPECT_EQ(events.asyncs, 1);
+  EXPECT_EQ(events.last, hw::AsyncEvent::kCqError);
+}
+
+TEST_F(Queues, ResizeCarriesWhatIsUnread) {
+  for (uint16_t i = 0; i < 3; i++) completions.push_request(kQpn, 0, i, 0);
+  cq_doorbell[0] = Be32(1).raw();
+  std::vector<std::byte> small(64), bigger(8 * 64, std::byte{0xf1});
+  EXPECT_FALSE(completions.resize(memory_of(small, 1, 64)));
+  ASSERT_TRUE(completions.resize(memory_of(bigger, 8, 64)));
+  const auto* moved = reinterpret_cast<const Cqe*>(bigger.data());
+  EXPECT_EQ(moved[0].opcode_owner, 0xf1);
+  EXPECT_EQ(moved[1].wqe_counter, 1);
+  EXPECT_EQ(moved[2].wqe_counter, 2);
+}
+
+TEST_F(Queues, ReceiveEntriesEndAtTheInvalidKey) {
+  DataSegment list[4] = {{10u, 1u, 0x100u}, {0u, kInvalidKey, 0u}, {20u, 2u, 0x200u}, {30u, 3u, 0x300u}};
+  ReceiveRing ring({list, sizeof list, 2, 32}, doorbell);
+  engine::ReceiveWork taken;
+  EXPECT_EQ(ring.take(taken, reason), Take::kNone);
+  doorbell[0] = Be32(2).raw();
+  ASSERT_EQ(ring.take(taken, reason), Take::kWork);
+  EXPECT_EQ(taken.sge_count, 1u);
+  ASSERT_EQ(ring.take(taken, reason), Take::kWork);
+  EXPECT_EQ(taken.capacity(), 50u);
+  doorbell[0] = Be32(9).raw();
+  EXPECT_EQ(ring.take(taken, reason), Take::kBad);
+}
+
+TEST_F(Queues, SharedChainOutsideTheQueueIsAnEvent) {
+  std::vector<std::byte> bytes(2 * 32);
+  SharedNextSegment link{};
+  link.next_index = 1;
+  std::memcpy(bytes.data(), &link, sizeof link);
+  link.next_index = 5;
+  std::memcpy(bytes.data() + 32, &link, sizeof link);
+  std::vector<hw::AsyncEvent> seen;
+  SharedRing ring(memory_of(bytes, 2, 32), doorbell, [&](hw::AsyncEvent event) { seen.push_back(event); });
+  doorbell[0] = Be32(2).raw();
+  ring.set_limit(2);
+  engine::ReceiveWork taken;
+  EXPECT_EQ(ring.take(taken, reason), Take::kWork);
+  EXPECT_EQ(ring.take(taken, reason), Take::kBad);
+  EXPECT_EQ(seen, (std::vector{hw::AsyncEvent::kSrqLimitReached, hw::AsyncEvent::kSrqError}));
+}
+
+TEST(MemoryRange, KnowsHolesAndRights) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  auto* base = static_cast<std::byte*>(
+      mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(base, MAP_FAILED);
+  const auto at = reinterpret_cast<uint64_t>(base);
+  EXPECT_TRUE(check_range(at, 3 * page, true));
+  ASSERT_EQ(mprotect(base + page, page, PROT_READ), 0);
+  EXPECT_TRUE(check_range(at, 3 * page, false));
+  EXPECT_FALSE(check_range(at, 3 * page, true));
+  EXPECT_TRUE(check_range(at, page, true));
+  ASSERT_EQ(munmap(base + page, page), 0);
+  Outcome hole = check_range(at, 3 * page, false);
+  ASSERT_FALSE(hole);
+  EXPECT_EQ(hole.error().code, EFAULT);
+  EXPECT_FALSE(check_range(UINT64_MAX - 10, 100, false)) << "wraps around";
+  EXPECT_TRUE(check_range(at, 0, true));
+  munmap(base, page);
+  munmap(base + 2 * page, page);
+}
+
+}  // namespace
+}  // namespace verbatim::connectx
