@@ -95,6 +95,8 @@ Outcome ConnectxHca::destroy_cq(hw::Cq* face) {
 
 Outcome ConnectxHca::resize_cq(hw::Cq* face, const hw::QueueMemory& ring) {
   if (Outcome fits = check_queue(ring, "completion"); !fits) return fits;
+  if (ring.stride != 64 && ring.stride != 128)
+    return Error{EINVAL, "completion queue entries have 64 or 128 bytes"};
   return static_cast<CqObject*>(face)->ring.resize(ring);
 }
 
