@@ -184,7 +184,8 @@ Status Requester::check(Message& message, const char*& why) {
 
 Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendWork& work, Status status,
                                       const char* why) {
-  // Completions keep queue order: those before it end first. One that had begun is itself the window's newest.
+  // Completions keep queue order: those before it end first. One that had begun is itself the window's
+  // newest.
   const bool begun = in_message_ && window_count_ > 0;
   if (window_count_ > (begun ? 1u : 0u)) return Step::kStop;
   window_count_ = 0;

@@ -174,6 +174,10 @@ void Requester::take_atomic_response(const Segment& segment) {
 void Requester::take_nak(const Segment& segment) {
   if (wire::psn_distance(segment.psn, next_psn_) >= 0) return;
   if (wire::psn_distance(segment.psn, oldest().first_psn) < 0) return;  // refuses what has ended already
+  if (segment.syndrome == wire::kNakNoQueue) {  // as if lost: it says nothing of what came before
+    rewind(oldest().first_psn);
+    return note_lost();
+  }
   acknowledge(wire::psn_add(segment.psn, wire::kPsnMask));
   if (window_count_ == 0) return;
   switch (segment.syndrome) {
@@ -190,9 +194,6 @@ void Requester::take_nak(const Segment& segment) {
     case wire::kNakCannotPull:
       if (channel_) channel_->forbid_pull();
       return rewind(segment.psn);
-    case wire::kNakNoQueue:
-      rewind(segment.psn);
-      return note_lost();
     default:
       if ((segment.syndrome & 0x60) == wire::kRnrNak) wait_for_ready(segment.syndrome & 0x1f, segment.psn);
   }
