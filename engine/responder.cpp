@@ -95,8 +95,6 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   }
   // A refusal that is still owed answers this one as well: it must be the first thing that the peer hears.
   if (!receives && ack_due_ && (due_syndrome_ & 0x60) != 0) return false;
-  // A refusal that is still owed must not be overtaken: it says which request failed.
-  if (!receives && ack_due_ && segment.src_qpn == qp_.attributes().dest_qpn) return false;
   if (!receives || segment.src_qpn != qp_.attributes().dest_qpn) return answer_nobody(from, segment, answer);
   reply_channel_ = &from;
   const Verdict verdict = accept(segment, payload);
