@@ -5,10 +5,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <fstream>
 #include <set>
-#include <sstream>
+#include <thread>
 
 #include "agent/test_member.h"
 
@@ -83,6 +84,53 @@ TEST_F(AgentTest, ARequestBringsTheAgentBack) {
   Notices notices;
   a.client->handle_notices(notices);
   EXPECT_TRUE(notices.gone.empty()) << "the other one lives, though the new agent does not know it yet";
+}
+
+TEST_F(AgentTest, ThreadsAskWhileAgentsComeAndGo) {
+  Member a, b;
+  ASSERT_TRUE(a.client && b.client);
+  std::atomic<bool> stop{false};
+  std::atomic<int> answered{0};
+  Notices notices;
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] {
+    while (!stop) {
+      pollfd file{a.client->fd(), POLLIN, 0};
+      if (poll(&file, 1, 10) > 0 || file.fd < 0) a.client->handle_notices(notices);
+    }
+  });
+  threads.emplace_back([&] {
+    Notices others;
+    while (!stop) {
+      poll(nullptr, 0, 5);
+      b.client->handle_notices(others);
+    }
+  });
+  for (uint8_t i = 0; i < 3; i++)
+    threads.emplace_back([&, i] {
+      Gid group;
+      group.bytes = {0xff, i};
+      while (!stop) {
+        auto handles = a.client->introduce(b.client->slot());
+        if (!handles) continue;
+        int files[3] = {handles->published, handles->inbound, handles->wake};
+        close_files(files, 3);
+        if (a.client->join_group(group)) answered++;
+        if (a.client->is_local(a.client->gid(0).gid)) (void)a.client->leave_group(group);
+      }
+    });
+  for (int round = 0; round < 5; round++) {
+    const int before = answered;
+    ASSERT_TRUE(eventually([&] { return answered > before + 20; }));
+    const pid_t agent = agent_pid();
+    if (agent > 0) kill(agent, SIGKILL);
+  }
+  const int before = answered;
+  EXPECT_TRUE(eventually([&] { return answered > before + 20; })) << "and it goes on after the last one";
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(a.client->generation(), b.client->slot_generation(a.client->slot()));
+  EXPECT_TRUE(notices.gone.empty());
 }
 
 TEST_F(AgentTest, NoticesADeathWhileNoAgentRan) {

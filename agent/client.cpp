@@ -172,8 +172,10 @@ Outcome AgentClient::register_here(int socket) {
     let_go();
     return joined;
   }
-  slot_ = reply->answer.slot;
-  generation_ = reply->answer.generation;
+  if (!again) {  // else they stay, and may be read meanwhile
+    slot_ = reply->answer.slot;
+    generation_ = reply->answer.generation;
+  }
   fcntl(pair[0], F_SETFL, O_NONBLOCK);
   const int former = notices_.exchange(pair[0]);
   if (former >= 0) former_notices_.push_back(former);

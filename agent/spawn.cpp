@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,9 +16,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <vector>
 
 extern char** environ;
+// There when the program runs under the thread sanitizer.
+extern "C" void __tsan_init() __attribute__((weak));
 
 namespace verbatim::agent {
 
@@ -58,51 +62,57 @@ class Stack {
   std::unique_ptr<char[]> memory_{new char[kStackBytes]};
 };
 
+/// What is asked of the children and what they report: in memory that is shared with them in any case.
 struct Start {
   const char* path;
-  char** environment;
+  char* const* arguments;
+  char* const* environment;
   void* stack;     ///< for the process that becomes the agent
+  int flags;       ///< of clone, for both
   int error = 0;   ///< errno value: it could not be run
   int status = 0;  ///< as waitpid gives it
 };
 
-// Both functions below run in the memory of the program, whose thread waits meanwhile: only system calls,
-// nothing that allocates or locks.
+// Both functions below run in the memory of the program, whose thread waits meanwhile. So they make system
+// calls and nothing else: the C library's wrappers may lock, check for cancellation or, in a program that is
+// checked by a sanitizer, keep records of what they are told.
+#define VERBATIM_IN_CHILD __attribute__((no_sanitize("thread", "address", "undefined")))
 
-int become_agent(void* argument) {
+VERBATIM_IN_CHILD int become_agent(void* argument) {
   auto* start = static_cast<Start*>(argument);
-  const int null = open("/dev/null", O_RDWR);
-  for (int file = 0; file < 3; file++)
-    if (null < 0 || dup2(null, file) < 0) close(file);
+  const long null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+  for (long file = 0; file < 3; file++)
+    if (null < 0)
+      syscall(SYS_close, file);
+    else if (null != file)
+      syscall(SYS_dup3, null, file, 0);
   if (syscall(SYS_close_range, 3u, ~0u, 0u) != 0)
-    for (int file = 3; file < 65536; file++) close(file);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  char background[] = "--background";
-  char* arguments[] = {const_cast<char*>(start->path), background, nullptr};
-  execve(start->path, arguments, start->environment);
+    for (long file = 3; file < 65536; file++) syscall(SYS_close, file);
+  const uint64_t none = 0;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
+  syscall(SYS_execve, start->path, start->arguments, start->environment);
   start->error = errno;
   return 127;
 }
 
 // A process that calls exec raises SIGCHLD in its parent when it ends, whatever clone was told. So the
 // program gets a child that never does, and that one has the agent for a child.
-int stand_between(void* argument) {
+VERBATIM_IN_CHILD int stand_between(void* argument) {
   auto* start = static_cast<Start*>(argument);
-  setsid();
-  for (int signal_number = 1; signal_number < NSIG; signal_number++) {
-    struct sigaction plain {};
-    plain.sa_handler = SIG_DFL;
-    sigaction(signal_number, &plain, nullptr);
+  syscall(SYS_setsid);
+  const uint64_t plain[4] = {};  // the kernel's struct sigaction: SIG_DFL
+  for (long signal_number = 1; signal_number < NSIG; signal_number++)
+    syscall(SYS_rt_sigaction, signal_number, plain, nullptr, sizeof(uint64_t));
+  if (syscall(SYS_chdir, "/") != 0) {
+    start->error = errno;
+    return 1;
   }
-  if (chdir("/") != 0) return 1;
-  const pid_t child = clone(become_agent, start->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, start);
+  const pid_t child = clone(become_agent, start->stack, start->flags | SIGCHLD, start);
   if (child < 0) {
     start->error = errno;
     return 1;
   }
-  while (waitpid(child, &start->status, 0) < 0 && errno == EINTR) {
+  while (syscall(SYS_wait4, child, &start->status, 0, nullptr) < 0 && errno == EINTR) {
   }
   return 0;
 }
@@ -153,22 +163,31 @@ Outcome start_agent() {
   if (!path) return path.error();
   std::vector<char*> environment = agent_environment();
   const Stack between, becoming;
-  Start start{path->c_str(), environment.data(), becoming.top()};
+  char background[] = "--background";
+  char* const arguments[] = {path->data(), background, nullptr};
+  void* shared = mmap(nullptr, sizeof(Start), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return Error{errno, "no memory to start the agent"};
+  // The thread sanitizer takes every clone for a fork: with memory shared, it would stop watching this
+  // thread.
+  const int flags = &__tsan_init ? 0 : CLONE_VM | CLONE_VFORK;
+  auto* start = new (shared) Start{path->c_str(), arguments, environment.data(), becoming.top(), flags};
   // Neither a signal's handler nor a cancellation may run while the children use this thread's memory.
   int cancelable;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t child = clone(stand_between, between.top(), CLONE_VM | CLONE_VFORK, &start);
+  const pid_t child = clone(stand_between, between.top(), start->flags, start);
   const int clone_error = errno;
   while (child > 0 && waitpid(child, nullptr, __WALL) < 0 && errno == EINTR) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setcancelstate(cancelable, nullptr);
-  if (child < 0)
-    return Error{clone_error, "no process for the agent: " + std::string(std::strerror(clone_error))};
-  return outcome_of(start);
+  Outcome outcome = child < 0 ? Outcome(Error{clone_error, "no process for the agent: " +
+                                                               std::string(std::strerror(clone_error))})
+                              : outcome_of(*start);
+  munmap(shared, sizeof(Start));
+  return outcome;
 }
 
 }  // namespace verbatim::agent
