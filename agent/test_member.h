@@ -98,11 +98,12 @@ class AgentTest : public ::testing::Test {
     setenv("VERBATIM_AGENT", VERBATIM_TEST_AGENT, 1);
   }
   void TearDown() override {
-    unlink(history_path(name_).c_str());
-    const pid_t pid = agent_pid();
-    if (pid == 0) return;
-    kill(pid, SIGKILL);
-    EXPECT_TRUE(eventually([&] { return agent_pid() != pid; }));
+    if (const pid_t pid = agent_pid()) {
+      kill(pid, SIGKILL);
+      EXPECT_TRUE(eventually([&] { return agent_pid() != pid; }));
+    }
+    const std::string history = history_path(name_);
+    for (const std::string& file : {history, history + ".new"}) unlink(file.c_str());
   }
   /// 0: none runs.
   pid_t agent_pid() const {
