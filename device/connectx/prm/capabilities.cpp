@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// One line for each thing that works. What is missing here is not offered.
+#include "device/connectx/prm/capabilities.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace verbatim::prm {
+
+namespace {
+
+constexpr uint32_t kEthernet = 1;
+constexpr uint32_t kCqeVersion = 1;
+constexpr uint32_t kLogPageMin = 12;
+constexpr uint32_t kLogAtomicMax = 3;
+constexpr uint32_t kLocalAckDelay = 16;
+constexpr uint32_t kUnit = 16;  ///< bytes of a segment of a work queue entry
+constexpr uint32_t kBlock = 64;
+constexpr uint32_t kRoceUdpPort = 4791;
+
+uint32_t log2_floor(uint64_t n) { return n ? 63u - static_cast<uint32_t>(std::countl_zero(n)) : 0; }
+
+/// Code of the largest of 8, 16, ..., 128 entries that the table has.
+uint32_t gid_table_code(uint32_t entries) { return std::clamp(log2_floor(entries), 3u, 7u) - 3; }
+
+/// Room for a control and a remote address segment and either the most elements or the most inline data.
+uint32_t send_entry_bytes(const hw::Limits& limits) {
+  const uint32_t payload = std::max(limits.max_sge * kUnit, limits.max_inline + 4);
+  return (2 * kUnit + payload + kBlock - 1) / kBlock * kBlock;
+}
+
+void sizes(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
+  cap.set(CmdHcaCap::log_max_qp, log2_floor(limits.max_qp));
+  cap.set(CmdHcaCap::log_max_qp_sz, log2_floor(limits.max_qp_wr));
+  cap.set(CmdHcaCap::max_wqe_sz_sq, send_entry_bytes(limits));
+  cap.set(CmdHcaCap::max_wqe_sz_rq, (limits.max_srq_sge + 1) * kUnit);
+  cap.set(CmdHcaCap::log_max_srq, log2_floor(limits.max_srq));
+  cap.set(CmdHcaCap::log_max_srq_sz, log2_floor(uint64_t{limits.max_srq_wr} + 1));
+  cap.set(CmdHcaCap::log_max_cq, log2_floor(limits.max_cq));
+  cap.set(CmdHcaCap::log_max_cq_sz, log2_floor(uint64_t{limits.max_cqe} + 1));
+  cap.set(CmdHcaCap::log_max_mkey, log2_floor(limits.max_mr));
+  cap.set(CmdHcaCap::log_max_mrw_sz, log2_floor(limits.max_mr_bytes) + 1);
+  cap.set(CmdHcaCap::log_max_pd, log2_floor(limits.max_pd));
+  cap.set(CmdHcaCap::log_max_transport_domain, kLogTransportDomainsMax);
+  cap.set(CmdHcaCap::log_max_msg, log2_floor(limits.max_send_message_bytes));
+  cap.set(CmdHcaCap::log_max_ra_req_qp, log2_floor(limits.max_qp_init_rd_atomic));
+  cap.set(CmdHcaCap::log_max_ra_res_qp, log2_floor(limits.max_qp_rd_atomic));
+  cap.set(CmdHcaCap::log_max_mcg, log2_floor(limits.max_mcast_grp));
+  cap.set(CmdHcaCap::max_qp_mcg, limits.max_mcast_qp_attach);
+  cap.set(CmdHcaCap::log_max_atomic_size_qp, kLogAtomicMax);
+}
+
+void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
+  sizes(facts.limits, cap);
+  cap.set(CmdHcaCap::rc, true);
+  cap.set(CmdHcaCap::uc, true);
+  cap.set(CmdHcaCap::ud, true);
+  cap.set(CmdHcaCap::cq_oi, true);
+  cap.set(CmdHcaCap::cq_resize, true);
+  cap.set(CmdHcaCap::cq_moderation, true);
+  cap.set(CmdHcaCap::cqe_version, kCqeVersion);
+  // Groups of their own.
+  cap.set(CmdHcaCap::atomic, true);
+  cap.set(CmdHcaCap::roce, true);
+  cap.set(CmdHcaCap::pg, true);
+  cap.set(CmdHcaCap::hca_cap_2, true);
+  cap.set(CmdHcaCap::null_mkey, facts.keys.null_mkey != 0);
+  cap.set(CmdHcaCap::dump_fill_mkey, facts.keys.dump_fill_mkey != 0);
+  cap.set(CmdHcaCap::terminate_scatter_list_mkey, facts.keys.terminate_scatter_list != 0);
+  cap.set(CmdHcaCap::repeated_mkey, facts.keys.repeated_mkey != 0);
+  cap.set(CmdHcaCap::num_ports, 1);
+  cap.set(CmdHcaCap::port_type, kEthernet);
+  cap.set(CmdHcaCap::gid_table_size, gid_table_code(facts.port.gid_entries));
+  cap.set(CmdHcaCap::local_ca_ack_delay, kLocalAckDelay);
+  cap.set(CmdHcaCap::device_frequency_khz, facts.limits.timestamp_khz);
+  cap.set(CmdHcaCap::device_frequency_mhz, facts.limits.timestamp_khz / 1000);
+  cap.set(CmdHcaCap::log_pg_sz, kLogPageMin);
+  cap.set(CmdHcaCap::uar_4k, true);
+  cap.set(CmdHcaCap::num_of_uars_per_page, 1);
+}
+
+/// Memory is never pinned: what a transport can do, it does on pages that are not there yet.
+void on_demand_paging(Writer<OdpCap> cap) {
+  using Service = OdpPerTransportServiceCap;
+  for (const auto service : {cap[OdpCap::rc_odp_caps], cap[OdpCap::uc_odp_caps], cap[OdpCap::ud_odp_caps]}) {
+    service.set(Service::send, true);
+    service.set(Service::receive, true);
+    service.set(Service::srq_receive, true);
+  }
+  for (const auto service : {cap[OdpCap::rc_odp_caps], cap[OdpCap::uc_odp_caps]})
+    service.set(Service::write, true);
+  cap[OdpCap::rc_odp_caps].set(Service::read, true);
+  cap[OdpCap::rc_odp_caps].set(Service::atomic, true);
+}
+
+void atomic(Writer<AtomicCaps> cap) {
+  constexpr uint32_t kCompareSwap = 1, kFetchAdd = 2;
+  cap.set(AtomicCaps::atomic_operations, kCompareSwap | kFetchAdd);
+  cap.set(AtomicCaps::atomic_size_qp, 1u << kLogAtomicMax);
+  // Answers come in the host's byte order.
+  cap.set(AtomicCaps::supported_atomic_req_8B_endianness_mode_1, true);
+  cap.set(AtomicCaps::atomic_req_8B_endianness_mode, 1);
+}
+
+void roce(const DeviceFacts& facts, Writer<RoceCap> cap) {
+  constexpr uint32_t kVersion1 = 1, kVersion2 = 4, kIpv4AndIpv6 = 6;
+  cap.set(RoceCap::roce_version, kVersion1 | kVersion2);
+  cap.set(RoceCap::l3_type, kIpv4AndIpv6);
+  cap.set(RoceCap::r_roce_dest_udp_port, kRoceUdpPort);
+  cap.set(RoceCap::roce_address_table_size, facts.port.gid_entries);
+}
+
+}  // namespace
+
+bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<HcaCapUnion> out) {
+  switch (group) {
+    case CapabilityGroup::kGeneral:
+      general(facts, out[HcaCapUnion::cmd_hca_cap]);
+      return true;
+    case CapabilityGroup::kOnDemandPaging:
+      on_demand_paging(out[HcaCapUnion::odp_cap]);
+      return true;
+    case CapabilityGroup::kAtomic:
+      atomic(out[HcaCapUnion::atomic_caps]);
+      return true;
+    case CapabilityGroup::kRoce:
+      roce(facts, out[HcaCapUnion::roce_cap]);
+      return true;
+    // Nothing of these works, so that all their fields are 0.
+    case CapabilityGroup::kEthernetOffloads:
+    case CapabilityGroup::kIpoibOffloads:
+    case CapabilityGroup::kIpoibEnhancedOffloads:
+    case CapabilityGroup::kNicFlowTable:
+    case CapabilityGroup::kEswitchFlowTable:
+    case CapabilityGroup::kEswitch:
+    case CapabilityGroup::kVectorCalculation:
+    case CapabilityGroup::kQos:
+    case CapabilityGroup::kDebug:
+    case CapabilityGroup::kDeviceMemory:
+    case CapabilityGroup::kTls:
+    case CapabilityGroup::kVirtioEmulation:
+    case CapabilityGroup::kDeviceEvent:
+    case CapabilityGroup::kIpsec:
+    case CapabilityGroup::kCrypto:
+    case CapabilityGroup::kWqeBasedFlowTable:
+    case CapabilityGroup::kParseGraph:
+    case CapabilityGroup::kShampo:
+    case CapabilityGroup::kMacsec:
+    case CapabilityGroup::kGeneral2:
+    case CapabilityGroup::kPortSelection:
+    case CapabilityGroup::kAdvancedVirtualization:
+      return true;
+  }
+  return false;
+}
+
+}  // namespace verbatim::prm

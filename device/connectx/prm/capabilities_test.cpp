@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/prm/capabilities.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "device/connectx/prm/fake_unit_test.h"
+
+namespace verbatim::prm {
+namespace {
+
+struct Capabilities : ::testing::Test {
+  FakeUnit unit;
+  std::vector<uint8_t> out;
+
+  void SetUp() override {
+    hw::Limits& limits = unit.limits_;
+    limits.vendor_id = 0x2c9;
+    limits.max_qp = 131072 - 128;
+    limits.max_qp_wr = 32768;
+    limits.max_sge = 30;
+    limits.max_inline = 960;
+    limits.max_cq = 1u << 24;
+    limits.max_cqe = (1u << 22) - 1;
+    limits.max_srq_wr = 32767;
+    limits.max_srq_sge = 31;
+    limits.max_qp_init_rd_atomic = 16;
+    limits.max_mr_bytes = UINT64_MAX;
+    limits.max_send_message_bytes = 1u << 30;
+    limits.timestamp_khz = 1000000;
+    unit.port_.gid_entries = 16;
+  }
+  Status query(uint32_t group, bool current = true, size_t bytes = QueryHcaCapOut::kBits / 8) {
+    out.assign(bytes, 0xa5);
+    return command_table()
+        .execute(unit, input_of(QueryHcaCap::kOpcode, group << 1 | current, 16), out)
+        .result.status;
+  }
+  View<HcaCapUnion> capability() const { return View<QueryHcaCapOut>(out)[QueryHcaCapOut::capability]; }
+  size_t bytes_set() const {
+    return static_cast<size_t>(std::ranges::count_if(out, [](uint8_t b) { return b != 0; }));
+  }
+};
+
+TEST_F(Capabilities, GeneralFollowsTheLimits) {
+  ASSERT_EQ(query(0), Status::kOk);
+  const auto cap = capability()[HcaCapUnion::cmd_hca_cap];
+  EXPECT_EQ(cap[CmdHcaCap::log_max_qp], 16u) << "never more than there are";
+  EXPECT_EQ(cap[CmdHcaCap::log_max_qp_sz], 15u);
+  EXPECT_EQ(cap[CmdHcaCap::log_max_cq_sz], 22u);
+  EXPECT_EQ(cap[CmdHcaCap::log_max_srq_sz], 15u);
+  EXPECT_EQ(cap[CmdHcaCap::log_max_msg], 30u);
+  EXPECT_EQ(cap[CmdHcaCap::log_max_ra_req_qp], 4u);
+  EXPECT_EQ(cap[CmdHcaCap::max_wqe_sz_sq], 1024u);
+  EXPECT_EQ(cap[CmdHcaCap::max_wqe_sz_rq], 512u);
+  EXPECT_EQ(cap[CmdHcaCap::gid_table_size], 1u);
+  EXPECT_EQ(cap[CmdHcaCap::port_type], 1u);
+  EXPECT_EQ(cap[CmdHcaCap::num_ports], 1u);
+  EXPECT_TRUE(cap[CmdHcaCap::rc]);
+  EXPECT_FALSE(cap[CmdHcaCap::dct]);
+  EXPECT_FALSE(cap[CmdHcaCap::null_mkey]);
+  EXPECT_EQ(out[16 + 438 / 8] & 3, 1) << "the port's type, by its byte";
+  EXPECT_EQ(out[16 + 55], 1) << "ports";
+}
+
+TEST_F(Capabilities, SpecialKeysAreReportedWhereThereAreAny) {
+  unit.keys_.null_mkey = 0x1234;
+  ASSERT_EQ(query(0), Status::kOk);
+  EXPECT_TRUE(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::null_mkey]);
+  out.assign(QuerySpecialContextsOut::kBits / 8, 0xa5);
+  ASSERT_TRUE(command_table().execute(unit, input_of(QuerySpecialContexts::kOpcode, 0, 16), out).result.ok());
+  EXPECT_EQ(View<QuerySpecialContextsOut>(out)[QuerySpecialContextsOut::null_mkey], 0x1234u);
+  EXPECT_EQ(bytes_set(), 2u);
+}
+
+TEST_F(Capabilities, OnDemandPagingAtomicsAndRoce) {
+  ASSERT_EQ(query(2), Status::kOk);
+  const auto odp = capability()[HcaCapUnion::odp_cap];
+  EXPECT_TRUE(odp[OdpCap::rc_odp_caps][OdpPerTransportServiceCap::atomic]);
+  EXPECT_TRUE(odp[OdpCap::ud_odp_caps][OdpPerTransportServiceCap::send]);
+  EXPECT_FALSE(odp[OdpCap::ud_odp_caps][OdpPerTransportServiceCap::write]);
+  EXPECT_FALSE(odp[OdpCap::dc_odp_caps][OdpPerTransportServiceCap::send]);
+  ASSERT_EQ(query(3), Status::kOk);
+  EXPECT_EQ(capability()[HcaCapUnion::atomic_caps][AtomicCaps::atomic_size_qp], 8u);
+  ASSERT_EQ(query(4), Status::kOk);
+  EXPECT_EQ(capability()[HcaCapUnion::roce_cap][RoceCap::roce_version], 5u);
+  EXPECT_EQ(capability()[HcaCapUnion::roce_cap][RoceCap::roce_address_table_size], 16u);
+}
+
+TEST_F(Capabilities, CurrentAndMaximalValuesAreTheSame) {
+  for (uint32_t group = 0; group < 0x30; group++) {
+    const Status current = query(group, true);
+    const std::vector<uint8_t> values = out;
+    EXPECT_EQ(query(group, false), current);
+    if (current == Status::kOk) {
+      EXPECT_EQ(out, values);
+    }
+  }
+}
+
+TEST_F(Capabilities, GroupsWithoutAnythingAreZeroAndOthersRefused) {
+  for (const uint32_t group : {1u, 7u, 12u, 26u, 32u}) {
+    ASSERT_EQ(query(group), Status::kOk) << group;
+    EXPECT_EQ(bytes_set(), 0u) << group;
+  }
+  EXPECT_EQ(query(10), Status::kBadParamErr);
+  EXPECT_EQ(query(0x7fff), Status::kBadParamErr);
+  EXPECT_EQ(out[0], 3);
+}
+
+TEST_F(Capabilities, AShortOutputGetsTheBeginning) {
+  ASSERT_EQ(query(0, true, 272), Status::kOk);
+  EXPECT_TRUE(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::rc]);
+  EXPECT_EQ(query(0, true, 271), Status::kBadOutpLenErr);
+}
+
+TEST_F(Capabilities, AnotherFunctionIsRefused) {
+  std::vector<uint8_t> in = input_of(QueryHcaCap::kOpcode, 1, 16);
+  Writer<QueryHcaCapIn>(in).set(QueryHcaCapIn::other_function, true);
+  out.assign(QueryHcaCapOut::kBits / 8, 0);
+  EXPECT_EQ(command_table().execute(unit, in, out).result.status, Status::kBadParamErr);
+}
+
+TEST_F(Capabilities, AdapterAndInterface) {
+  out.assign(QueryAdapterOut::kBits / 8, 0xa5);
+  ASSERT_TRUE(command_table().execute(unit, input_of(QueryAdapter::kOpcode, 0, 16), out).result.ok());
+  EXPECT_EQ(out[16 + 25] << 16 | out[16 + 26] << 8 | out[16 + 27], 0x2c9);
+  EXPECT_EQ(std::string(out.end() - 16, out.end() - 8), "VERBATIM");
+  out.assign(QueryIssiOut::kBits / 8, 0xa5);
+  ASSERT_TRUE(command_table().execute(unit, input_of(QueryIssi::kOpcode, 0, 16), out).result.ok());
+  EXPECT_EQ(View<QueryIssiOut>(out)[QueryIssiOut::current_issi], 1u);
+  out.assign(16, 0xa5);
+  ASSERT_TRUE(command_table().execute(unit, input_of(Nop::kOpcode, 0, 16), out).result.ok());
+  EXPECT_EQ(bytes_set(), 0u);
+}
+
+}  // namespace
+}  // namespace verbatim::prm

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "base/expected.h"
+#include "device/hw/hca.h"
+
+namespace verbatim::prm {
+
+/// Memory keys that stand for no memory of a program; 0 where the device has none.
+struct SpecialKeys {
+  uint32_t reserved_lkey = 0;           ///< all memory, for the owner of the device
+  uint32_t null_mkey = 0;               ///< reads zeros, discards writes
+  uint32_t dump_fill_mkey = 0;          ///< as null_mkey, for received data that nobody wants
+  uint32_t terminate_scatter_list = 0;  ///< ends a scatter list
+  uint32_t repeated_mkey = 0;           ///< repeats an interleaved entry
+};
+
+/// The device as commands meet it: objects have numbers, and belong to the user context that made them.
+/// Implementations are thread safe. Errors: ENOENT a number that the uid has no object of, EBUSY still in
+/// use, ENOMEM none left, EINVAL bad argument; the reason names the argument.
+class CommandUnit {
+ public:
+  virtual ~CommandUnit() = default;
+
+  virtual const hw::Limits& limits() const = 0;
+  virtual hw::PortState port() = 0;
+  virtual SpecialKeys special_keys() = 0;
+
+  virtual Expected<uint32_t> alloc_pd(uint16_t uid) = 0;
+  virtual Outcome dealloc_pd(uint16_t uid, uint32_t pd) = 0;
+  /// A UAR page that programs ring on.
+  virtual Expected<uint32_t> alloc_uar(uint16_t uid) = 0;
+  virtual Outcome dealloc_uar(uint16_t uid, uint32_t uar) = 0;
+  virtual Expected<uint32_t> alloc_transport_domain(uint16_t uid) = 0;
+  virtual Outcome dealloc_transport_domain(uint16_t uid, uint32_t domain) = 0;
+};
+
+}  // namespace verbatim::prm

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// A device of numbers only, and mailboxes that fit a command exactly, so that a sanitizer sees every step
+// beyond them.
+
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "device/connectx/prm/command_table.h"
+#include "device/connectx/prm/command_unit.h"
+
+namespace verbatim::prm {
+
+class FakeUnit final : public CommandUnit {
+ public:
+  const hw::Limits& limits() const override { return limits_; }
+  hw::PortState port() override { return port_; }
+  SpecialKeys special_keys() override { return keys_; }
+
+  Expected<uint32_t> alloc_pd(uint16_t uid) override { return take(pds_, uid); }
+  Outcome dealloc_pd(uint16_t uid, uint32_t pd) override {
+    return give_back(pds_, uid, pd, "protection domain");
+  }
+  Expected<uint32_t> alloc_uar(uint16_t uid) override { return take(uars_, uid); }
+  Outcome dealloc_uar(uint16_t uid, uint32_t uar) override { return give_back(uars_, uid, uar, "UAR"); }
+  Expected<uint32_t> alloc_transport_domain(uint16_t uid) override { return take(domains_, uid); }
+  Outcome dealloc_transport_domain(uint16_t uid, uint32_t domain) override {
+    return give_back(domains_, uid, domain, "transport domain");
+  }
+
+  hw::Limits limits_;
+  hw::PortState port_;
+  SpecialKeys keys_;
+
+ private:
+  using Owners = std::map<uint32_t, uint16_t>;
+
+  Expected<uint32_t> take(Owners& owners, uint16_t uid) {
+    owners[++last_] = uid;
+    return last_;
+  }
+  Outcome give_back(Owners& owners, uint16_t uid, uint32_t number, const char* what) {
+    const auto found = owners.find(number);
+    if (found == owners.end() || found->second != uid)
+      return Error{ENOENT,
+                   std::string("the context has no ") + what + " of number " + std::to_string(number)};
+    owners.erase(found);
+    return Done{};
+  }
+
+  Owners pds_, uars_, domains_;
+  uint32_t last_ = 0xabcd00;
+};
+
+/// The bytes of a command's input, with opcode and op_mod.
+inline std::vector<uint8_t> input_of(uint16_t opcode, uint32_t mod, size_t bytes) {
+  std::vector<uint8_t> box(bytes);
+  const Writer<MboxIn> head(box);
+  head.set(MboxIn::opcode, opcode);
+  head.set(MboxIn::op_mod, mod == CommandInfo::kAnyMod ? 0 : mod);
+  return box;
+}
+
+}  // namespace verbatim::prm

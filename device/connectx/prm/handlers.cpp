@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/prm/handlers.h"
+
+namespace verbatim::prm {
+
+const CommandTable& command_table() {
+  static const CommandTable table{general_commands(), capability_commands(), domain_commands()};
+  return table;
+}
+
+}  // namespace verbatim::prm

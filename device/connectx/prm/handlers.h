@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+
+#include "device/connectx/prm/command_table.h"
+
+namespace verbatim::prm {
+
+// The groups of commands that the device carries out, one source each.
+std::span<const Entry> general_commands();
+std::span<const Entry> capability_commands();
+std::span<const Entry> domain_commands();
+
+}  // namespace verbatim::prm
