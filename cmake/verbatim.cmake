@@ -27,6 +27,8 @@
 # verbatim_program(<name> SOURCES ... DEPENDS ...)
 #   A program in ${CMAKE_BINARY_DIR}/bin.
 #
+# The target `product` is the shared libraries and the programs.
+#
 # verbatim_test(<name>
 #     SOURCES x_test.cpp DEPENDS ...
 #     [ARGS ...]                         # passed to the test program
@@ -37,6 +39,7 @@
 #   project's shared libraries without LD_LIBRARY_PATH.
 
 set(VERBATIM_GENERATED_DIR ${CMAKE_BINARY_DIR}/generated)
+add_custom_target(product)
 
 # Short names of this project become verbatim::<name>; everything else is left alone.
 function(verbatim_resolve out)
@@ -102,6 +105,7 @@ function(verbatim_shared_library name soname version map)
     $<$<NOT:$<BOOL:${VERBATIM_SANITIZE}>>:-static-libstdc++>
     $<$<NOT:$<BOOL:${VERBATIM_SANITIZE}>>:-static-libgcc>)
   set_property(GLOBAL APPEND PROPERTY VERBATIM_SHARED_LIBRARIES ${name})
+  add_dependencies(product ${target})
   install(TARGETS ${target}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
 endfunction()
@@ -117,6 +121,7 @@ function(verbatim_program name)
   verbatim_include_paths(${target} PRIVATE)
   target_link_libraries(${target} PRIVATE ${depends} Threads::Threads)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name})
+  add_dependencies(product ${target})
   install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endfunction()
 

@@ -6,7 +6,8 @@
 set -eu
 
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-build_dir=$(bash "$scripts/build.sh" release)
+bash "$scripts/deps.sh"
+build_dir=$(bash "$scripts/build.sh" release product)
 runner=(python3 "$scripts/../tests/clients/run.py" --build "$build_dir" "$@")
 status=0
 echo "clients.sh: plainly" && "${runner[@]}" || status=1

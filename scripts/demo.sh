@@ -7,7 +7,7 @@ set -eu
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bash "$scripts/deps.sh"
 echo "demo.sh: building"
-build_dir=$(bash "$scripts/build.sh" release)
+build_dir=$(bash "$scripts/build.sh" release product)
 
 logs=$(mktemp -d)
 server=

@@ -28,14 +28,12 @@ fi
 
 mapfile -t missing < <(missing_of "${needed[@]}")
 mapfile -t wanted < <(missing_of "${helpful[@]}")
-[ ${#missing[@]} -eq 0 ] && [ ${#wanted[@]} -eq 0 ] && exit 0
+[ ${#missing[@]} -eq 0 ] && exit 0
 
 root=()
 if [ "$(id -u)" -ne 0 ]; then
   if sudo -n true 2>/dev/null; then
     root=(sudo -n)
-  elif [ ${#missing[@]} -eq 0 ]; then
-    exit 0
   else
     fail "missing packages: ${missing[*]}
 Neither root nor password-less sudo is at hand. Have root run:
@@ -46,12 +44,13 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 install() {
-  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >>"$log" 2>&1
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+    -o DPkg::Lock::Timeout=120 "$@" >>"$log" 2>&1
 }
 
 echo "deps.sh: installing ${missing[*]} ${wanted[*]}"
 "${root[@]}" apt-get update >>"$log" 2>&1 || echo "deps.sh: apt-get update failed; trying with the lists at hand" >&2
-if [ ${#missing[@]} -gt 0 ] && ! install "${missing[@]}"; then
+if ! install "${missing[@]}"; then
   tail -n 20 "$log" >&2
   fail "apt-get could not install: $(missing_of "${missing[@]}" | tr '\n' ' ')"
 fi
