@@ -45,6 +45,9 @@ void read_locked(const std::atomic<uint32_t>& sequence, Read read) {
 }
 
 Expected<int> connect_to(const std::string& name) {
+  if (name.size() > kAgentNameMax)
+    return Error{ENAMETOOLONG,
+                 "VERBATIM_AGENT_SOCKET is longer than " + std::to_string(kAgentNameMax) + " bytes"};
   const int socket = connect_name(name, kAnswerMs);
   if (socket < 0) return Error{errno, "no agent answers at @" + name};
   ucred peer{};
@@ -58,12 +61,15 @@ Expected<int> connect_to(const std::string& name) {
 
 // Several programs may start one at once, and one may be about to leave: try again for a while.
 Expected<int> reach(const std::string& name, const Clock& clock, uint64_t deadline_ns) {
+  const auto settled = [](const Expected<int>& socket) {
+    return socket || socket.error().code == EACCES || socket.error().code == ENAMETOOLONG;
+  };
   for (int pause_ms = 1;; pause_ms = std::min(pause_ms * 2, 200)) {
     Expected<int> socket = connect_to(name);
-    if (socket || socket.error().code == EACCES) return socket;
+    if (settled(socket)) return socket;
     if (Outcome started = start_agent(); !started) return started.error();
     socket = connect_to(name);
-    if (socket || socket.error().code == EACCES) return socket;
+    if (settled(socket)) return socket;
     if (clock.now_ns() >= deadline_ns) {
       const Expected<std::string> path = find_agent();
       return Error{EAGAIN,

@@ -101,7 +101,7 @@ class AgentClient final : public wire::Neighborhood {
 };
 
 /// Connects to the user's agent for questions that need no joining (kList, kHistory, kDirectory). EACCES: the
-/// name is somebody else's; ECONNREFUSED: no agent runs. The caller closes the socket.
+/// name is somebody else's; ENAMETOOLONG; ECONNREFUSED: no agent runs. The caller closes the socket.
 Expected<int> connect_agent();
 
 /// The same, starting the agent when none runs. Errors: what kept it from starting; EAGAIN: it was started

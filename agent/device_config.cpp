@@ -12,16 +12,19 @@ namespace {
 constexpr size_t kDevicesMax = 32;
 constexpr size_t kNameMax = 63;  // IBV_SYSFS_NAME_MAX less its end
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 bool is_number(const std::string& text) {
-  return !text.empty() && text.size() <= 3 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
 }
 
+// Programs make paths of names, and options.
 bool is_name(const std::string& text) {
-  return !text.empty() && text.size() <= kNameMax && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-  });
+  return !text.empty() && text.size() <= kNameMax && is_letter(text[0]) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '-' || c == '.'; });
 }
 
 }  // namespace
@@ -29,7 +32,7 @@ bool is_name(const std::string& text) {
 Expected<std::vector<DeviceConfig>> parse_devices(const std::string& text) {
   std::vector<DeviceConfig> devices;
   if (text.empty() || is_number(text)) {
-    const size_t count = text.empty() ? 1 : std::stoul(text);
+    const size_t count = text.empty() ? 1 : text.size() > 3 ? SIZE_MAX : std::stoul(text);
     if (count > kDevicesMax) return Error{EINVAL, "VERBATIM_DEVICES asks for more than 32 devices"};
     for (size_t i = 0; i < count; i++) devices.push_back({"mlx5_" + std::to_string(i), "mlx5"});
     return devices;

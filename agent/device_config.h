@@ -10,7 +10,7 @@ namespace verbatim::agent {
 
 /// A device that the environment asks for.
 struct DeviceConfig {
-  std::string name;  ///< "mlx5_0"
+  std::string name;  ///< "mlx5_0": a letter, then letters, digits and any of _-.
   std::string kind;  ///< "mlx5"
 };
 

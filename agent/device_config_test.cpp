@@ -10,7 +10,9 @@ TEST(DeviceConfig, UnderstandsWhatIsDocumented) {
   EXPECT_EQ("mlx5_0", parse_devices("")->at(0).name);
   EXPECT_EQ(3u, parse_devices("3")->size());
   EXPECT_EQ("b", parse_devices("a,b:mlx5")->at(1).name);
-  for (const char* bad : {"a,,b", "a:mlx9", "a,a", "999", "a/b", ","})
+  EXPECT_EQ(0u, parse_devices("0")->size());
+  for (const char* bad :
+       {"a,,b", "a:mlx9", "a,a", "33", "1000", "99999999999999999999", "-1", "..", "a/b", ","})
     EXPECT_FALSE(parse_devices(bad)) << bad;
 }
 

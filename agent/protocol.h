@@ -82,6 +82,8 @@ enum class Received : uint8_t {
 Received receive_record(int socket, void* record, size_t bytes, int* files, int& count);
 void close_files(int* files, int count);
 
+/// Longest name of an agent: those of its slots, which start with it, must fit a socket's address too.
+inline constexpr size_t kAgentNameMax = 96;
 /// "verbatim/<uid>", or what VERBATIM_AGENT_SOCKET says.
 std::string agent_name();
 /// The name whose binding proves that a living process owns a slot.

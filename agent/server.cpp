@@ -94,6 +94,7 @@ int open_netlink() {
 }  // namespace
 
 Expected<std::unique_ptr<Server>> Server::open(const std::string& name) {
+  if (name.size() > kAgentNameMax) return Error{ENAMETOOLONG, "the agent's name is too long"};
   const int listener = bind_name(name, SOCK_SEQPACKET | SOCK_NONBLOCK);
   if (listener < 0)
     return Error{errno, "the agent's name could not be bound: " + std::string(std::strerror(errno))};

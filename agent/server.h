@@ -18,7 +18,7 @@ namespace verbatim::agent {
 class Server {
  public:
   /// Binds the name and listens; peers see the calling process as the agent. EADDRINUSE: another agent runs
-  /// already.
+  /// already; ENAMETOOLONG.
   static Expected<std::unique_ptr<Server>> open(const std::string& name);
   ~Server();
 

@@ -210,12 +210,8 @@ Expected<std::unique_ptr<OpenDevice>> open_device(const DeviceEntry& device, hw:
   std::lock_guard<std::mutex> hold(now.lock);
   if (!now.process) {
     Expected<std::unique_ptr<Process>> started = Process::start();
-    if (!started) {
-      if (wants_explanations_aloud())
-        std::fprintf(stderr, "verbatim: %s cannot be opened: %s\n", device.name.c_str(),
-                     started.error().reason.c_str());
-      return started.error();
-    }
+    if (!started)
+      return Error{started.error().code, device.name + " cannot be opened: " + started.error().reason};
     now.process = started->release();
   }
   now.users++;

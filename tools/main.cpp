@@ -10,10 +10,13 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "verbatim " VERBATIM_VERSION);
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(1);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return "verbatim: " + std::string(error.what()) + "\nRun with --help for more information.\n";
+  });
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 wrong usage; of run: the program's own, or 127 when it is not found, "
-      "126 "
-      "when\nit cannot be run.");
+      "Exit status: 0 done, 1 failed, 2 wrong usage; of run: the program's own, or 127 when it is not "
+      "found,\n"
+      "126 when it cannot be run.");
 
   std::vector<std::string> command;
   CLI::App* run_command =
@@ -37,10 +40,10 @@ int main(int argc, char** argv) {
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
 
-  // Everything behind `run` belongs to the program, whatever it looks like.
-  if (argc > 2 && std::string(argv[1]) == "run" && std::string(argv[2]) != "--help" &&
-      std::string(argv[2]) != "-h") {
-    const int first = std::string(argv[2]) == "--" ? 3 : 2;
+  // Everything from the program's name on belongs to the program, whatever it looks like.
+  if (argc > 2 && std::string(argv[1]) == "run") {
+    const std::string next = argv[2];
+    const int first = next == "--" ? 3 : next[0] == '-' ? argc : 2;
     command.assign(argv + first, argv + argc);
     if (!command.empty()) return run(command);
   }

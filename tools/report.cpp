@@ -102,6 +102,7 @@ int devices(bool as_json) {
   if (!configured) return fail("devices", configured.error());
   auto found = port();
   if (!found) return fail("devices", found.error());
+  if (configured->empty() && !as_json) std::printf("no devices: VERBATIM_DEVICES is 0\n");
   const char* state = found->up ? "active" : "down";
   json out = json::array();
   for (const agent::DeviceConfig& device : *configured) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "agent/client.h"
+#include "agent/device_config.h"
 #include "tools/commands.h"
 
 namespace verbatim::tools {
@@ -32,6 +33,22 @@ std::string library_folder() {
   return "";
 }
 
+// What would keep a program from its devices, which an errno value is all that it can tell of. Starts the
+// agent.
+Outcome check_devices() {
+  if (auto configured = agent::configured_devices(); !configured) return configured.error();
+  const Expected<int> socket = agent::reach_agent();
+  if (!socket) return socket.error();
+  agent::Request request{};
+  request.ask = agent::Ask::kDirectory;
+  agent::Answer answer{};
+  int files[agent::kFilesMax], count = 0;
+  Outcome asked = agent::ask_agent(*socket, request, answer, files, count);
+  agent::close_files(files, count);
+  close(*socket);
+  return asked;
+}
+
 }  // namespace
 
 int run(const std::vector<std::string>& command) {
@@ -40,13 +57,10 @@ int run(const std::vector<std::string>& command) {
     std::fprintf(stderr, "verbatim run: libibverbs.so.1 is not in ../lib beside this program\n");
     return 1;
   }
-  // The agent must answer before the program is started: afterwards only an errno value would tell.
-  Expected<int> agent = agent::reach_agent();
-  if (!agent) {
-    std::fprintf(stderr, "verbatim run: %s\n", agent.error().reason.c_str());
+  if (Outcome checked = check_devices(); !checked) {
+    std::fprintf(stderr, "verbatim run: %s\n", checked.error().reason.c_str());
     return 1;
   }
-  close(*agent);
   const char* before = std::getenv("LD_LIBRARY_PATH");
   const std::string path = before && *before ? folder + ":" + before : folder;
   setenv("LD_LIBRARY_PATH", path.c_str(), 1);

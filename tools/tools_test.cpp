@@ -82,8 +82,8 @@ TEST_F(ToolsTest, SaysHowItIsUsed) {
   EXPECT_TRUE(has(verbatim("--version"), "verbatim 0."));
   for (const char* command : {"run", "devices", "status", "explain", "completion"})
     EXPECT_TRUE(has(verbatim("--help"), command)) << command;
-  for (const char* wrong :
-       {"", "nonsense", "status --nonsense", "run", "run --", "completion", "completion ksh"})
+  for (const char* wrong : {"", "nonsense", "status --nonsense", "run", "run --", "run --nonsense ls",
+                            "completion", "completion ksh"})
     EXPECT_EQ(2, verbatim(wrong).status) << wrong;
   EXPECT_EQ(1, verbatim("devices > /dev/full").status) << "what could not be written was not done";
 }
@@ -102,6 +102,10 @@ TEST_F(ToolsTest, ListsDevices) {
   const Result refused = verbatim("devices");
   EXPECT_EQ(1, refused.status);
   EXPECT_TRUE(has(refused, "no kind 'quantum'; the kinds are: mlx5")) << refused.output;
+  EXPECT_EQ(1, verbatim("run true").status);
+  setenv("VERBATIM_DEVICES", "0", 1);
+  EXPECT_TRUE(has(verbatim("devices"), "no devices"));
+  EXPECT_TRUE(json::parse(verbatim("devices --json").output).empty());
 }
 
 TEST_F(ToolsTest, ShowsTheAgentsGids) {
@@ -264,6 +268,23 @@ TEST_F(ToolsTest, SaysBeforeRunningThatTheAgentCannotStart) {
   EXPECT_EQ(1, refused.status);
   EXPECT_TRUE(has(refused, "/nonexistent/verbatimd")) << refused.output;
   EXPECT_FALSE(has(refused, "it ran"));
+}
+
+TEST_F(ToolsTest, SaysBeforeRunningThatTheAgentIsNoGood) {
+  ASSERT_EQ(0, verbatim("run true").status);
+  const pid_t agent = agent_pid();
+  ASSERT_EQ(0, kill(agent, SIGSTOP));
+  const Result refused = verbatim("run -- echo it ran");
+  ASSERT_EQ(0, kill(agent, SIGCONT));
+  EXPECT_EQ(1, refused.status);
+  EXPECT_TRUE(has(refused, "the agent does not answer")) << refused.output;
+  setenv("VERBATIM_AGENT_SOCKET", std::string(97, 'x').c_str(), 1);
+  for (const char* command : {"run true", "devices", "status", "explain"}) {
+    const Result too_long = verbatim(command);
+    EXPECT_EQ(1, too_long.status) << command;
+    EXPECT_TRUE(has(too_long, "longer than 96")) << too_long.output;
+  }
+  setenv("VERBATIM_AGENT_SOCKET", name_.c_str(), 1);
 }
 
 TEST_F(ToolsTest, CompletesWords) {
