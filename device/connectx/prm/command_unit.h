@@ -26,6 +26,9 @@ class CommandUnit {
 
   virtual const hw::Limits& limits() const = 0;
   virtual hw::PortState port() = 0;
+  /// An entry of the GID table; zero beyond its end.
+  virtual hw::GidEntry gid(uint32_t index) = 0;
+  virtual Expected<uint16_t> pkey(uint32_t index) = 0;
   virtual SpecialKeys special_keys() = 0;
 
   virtual Expected<uint32_t> alloc_pd(uint16_t uid) = 0;

@@ -19,6 +19,11 @@ class FakeUnit final : public CommandUnit {
  public:
   const hw::Limits& limits() const override { return limits_; }
   hw::PortState port() override { return port_; }
+  hw::GidEntry gid(uint32_t index) override { return index < gids_.size() ? gids_[index] : hw::GidEntry{}; }
+  Expected<uint16_t> pkey(uint32_t index) override {
+    if (index > 0) return Error{EINVAL, "the P_Key table has only entry 0"};
+    return uint16_t{0xffff};
+  }
   SpecialKeys special_keys() override { return keys_; }
 
   Expected<uint32_t> alloc_pd(uint16_t uid) override { return take(pds_, uid); }
@@ -34,6 +39,7 @@ class FakeUnit final : public CommandUnit {
 
   hw::Limits limits_;
   hw::PortState port_;
+  std::vector<hw::GidEntry> gids_;
   SpecialKeys keys_;
 
  private:

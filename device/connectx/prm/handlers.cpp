@@ -4,7 +4,8 @@
 namespace verbatim::prm {
 
 const CommandTable& command_table() {
-  static const CommandTable table{general_commands(), capability_commands(), domain_commands()};
+  static const CommandTable table{general_commands(), capability_commands(), domain_commands(),
+                                  port_commands(), register_commands()};
   return table;
 }
 

@@ -54,6 +54,11 @@ class View {
     if (index >= size(array)) return View<Inner>({});
     return View<Inner>(box_, base_ + array.offset + index * Inner::kBits);
   }
+  /// Another layout where an array's elements are: what kind of data they hold depends on other fields.
+  template <class Other, unsigned kWidth>
+  View<Other> overlay(Array<Layout, kWidth> array, size_t index = 0) const {
+    return View<Other>(box_, base_ + array.offset + index * Other::kBits);
+  }
   /// How many elements of an array the mailbox holds.
   template <unsigned kWidth>
   size_t size(Array<Layout, kWidth> array) const {
@@ -105,6 +110,10 @@ class Writer : public View<Layout> {
   Writer<Inner> at(NestedArray<Layout, Inner> array, size_t index) const {
     if (index >= this->size(array)) return Writer<Inner>({});
     return Writer<Inner>(box_, base_ + array.offset + index * Inner::kBits);
+  }
+  template <class Other, unsigned kWidth>
+  Writer<Other> overlay(Array<Layout, kWidth> array, size_t index = 0) const {
+    return Writer<Other>(box_, base_ + array.offset + index * Other::kBits);
   }
 
  private:

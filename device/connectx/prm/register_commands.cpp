@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// What programs reach through the device's management: registers, and management datagrams to the port
+// itself.
+#include <algorithm>
+#include <array>
+
+#include "abi/prm/ports.h"
+#include "device/connectx/prm/command_unit.h"
+#include "device/connectx/prm/handlers.h"
+
+namespace verbatim::prm {
+
+namespace {
+
+using Access = Command<AccessRegister>;
+constexpr uint32_t kPort = 1;
+
+/// Administrative and operational state.
+Result port_state(Access& c, bool write) {
+  constexpr uint32_t kUp = 1, kDown = 2;
+  const auto asked = c.in.overlay<PaosReg>(AccessRegisterIn::register_data);
+  if (asked[PaosReg::local_port] != kPort)
+    return refuse(Status::kBadParamErr, "PAOS: the device has only port 1");
+  if (write && asked[PaosReg::ase] && asked[PaosReg::admin_status] != kUp)
+    return refuse(Status::kBadParamErr,
+                  "PAOS: the port's state follows the host's interfaces, it cannot be put down");
+  const auto answer = c.out.overlay<PaosReg>(AccessRegisterOut::register_data);
+  answer.set(PaosReg::local_port, kPort);
+  answer.set(PaosReg::admin_status, kUp);
+  answer.set(PaosReg::oper_status, c.unit.port().active ? kUp : kDown);
+  return {};
+}
+
+Result port_mtu(Access& c, bool write) {
+  const auto asked = c.in.overlay<PmtuReg>(AccessRegisterIn::register_data);
+  if (asked[PmtuReg::local_port] != kPort)
+    return refuse(Status::kBadParamErr, "PMTU: the device has only port 1");
+  if (write) return refuse(Status::kBadParamErr, "PMTU: the port's MTU follows the host's interfaces");
+  const auto answer = c.out.overlay<PmtuReg>(AccessRegisterOut::register_data);
+  const uint32_t mtu = c.unit.gid(0).mtu;
+  answer.set(PmtuReg::local_port, kPort);
+  answer.set(PmtuReg::max_mtu, mtu);
+  answer.set(PmtuReg::admin_mtu, mtu);
+  answer.set(PmtuReg::oper_mtu, mtu);
+  return {};
+}
+
+struct Register {
+  uint32_t number;
+  uint32_t bits;
+  Result (*access)(Access& c, bool write);
+};
+
+constexpr Register kRegisters[] = {
+    {0x5003, PmtuReg::kBits, port_mtu},
+    {0x5006, PaosReg::kBits, port_state},
+};
+
+Result access_register(Access& c) {
+  const uint32_t number = c.in[AccessRegisterIn::register_id];
+  const auto* found = std::ranges::find(kRegisters, number, &Register::number);
+  if (found == std::end(kRegisters))
+    return refuse(Status::kBadParamErr, "ACCESS_REGISTER: there is no register " + std::to_string(number));
+  const uint32_t words = found->bits / 32;
+  if (c.in.size(AccessRegisterIn::register_data) < words)
+    return refuse(Status::kBadInpLenErr, "ACCESS_REGISTER: the input is shorter than the register");
+  if (c.out.size(AccessRegisterOut::register_data) < words)
+    return refuse(Status::kBadOutpLenErr, "ACCESS_REGISTER: the output is shorter than the register");
+  return found->access(c, c.in.as<RegisterAccess>(AccessRegisterIn::op_mod) == RegisterAccess::kWrite);
+}
+
+/// Offsets in a subnet management datagram.
+namespace smp {
+constexpr size_t kMethod = 3, kStatus = 4, kAttribute = 16, kData = 64;
+constexpr size_t kPortState = kData + 32, kPhysicalState = kData + 33;
+constexpr uint8_t kGet = 1, kGetResponse = 0x81;
+constexpr uint8_t kPortInfo = 0x15;
+constexpr uint8_t kUnsupportedAttribute = 0x0c;
+}  // namespace smp
+
+/// Answers as the port's management agent does. Only the state of the port is kept there.
+Result mad_ifc(Command<MadIfc>& c) {
+  std::array<uint8_t, MadIfcOut::response_mad_packet.count> mad;
+  for (size_t i = 0; i < mad.size(); i++) mad[i] = static_cast<uint8_t>(c.in.at(MadIfcIn::mad, i));
+  const bool port_info = mad[smp::kAttribute] == 0 && mad[smp::kAttribute + 1] == smp::kPortInfo;
+  if (port_info && mad[smp::kMethod] == smp::kGet) {
+    const bool active = c.unit.port().active;
+    std::fill(mad.begin() + smp::kData, mad.begin() + smp::kData + 64, uint8_t{0});
+    mad[smp::kPortState] = active ? 4 : 1;
+    mad[smp::kPhysicalState] = active ? 0x52 : 0x22;
+  } else {
+    mad[smp::kStatus + 1] = smp::kUnsupportedAttribute;
+  }
+  mad[smp::kMethod] = smp::kGetResponse;
+  for (size_t i = 0; i < mad.size(); i++) c.out.set(MadIfcOut::response_mad_packet, i, mad[i]);
+  return {};
+}
+
+}  // namespace
+
+std::span<const Entry> register_commands() {
+  static constexpr Entry kEntries[] = {entry<access_register>(), entry<mad_ifc>()};
+  return kEntries;
+}
+
+}  // namespace verbatim::prm
