@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -169,6 +170,46 @@ TEST_F(AgentTest, ASlowAgentIsNotALostOne) {
   b.client->handle_notices(notices);
   EXPECT_TRUE(notices.gone.empty());
   EXPECT_EQ(agent, agent_pid());
+}
+
+TEST_F(AgentTest, TooManyOpenFilesAreNoLostAgent) {
+  Member a, b;
+  ASSERT_TRUE(a.client && b.client);
+  const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  rlimit before{};
+  ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+  const rlimit tight{static_cast<rlim_t>(next) + 2, before.rlim_max};
+  ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &tight));
+  const auto refused = a.client->introduce(b.client->slot());
+  ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+  close(next);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(EMFILE, refused.error().code) << refused.error().reason;
+  auto handles = a.client->introduce(b.client->slot());
+  ASSERT_TRUE(handles) << handles.error().reason;
+  int files[3] = {handles->published, handles->inbound, handles->wake};
+  close_files(files, 3);
+  Notices notices;
+  b.client->handle_notices(notices);
+  EXPECT_TRUE(notices.gone.empty());
+}
+
+TEST_F(AgentTest, AnAgentWithTooManyOpenFilesSaysSo) {
+  Member a;
+  const pid_t agent = agent_pid();
+  rlim_t lowest = 0;  // free descriptor
+  while (access(("/proc/" + std::to_string(agent) + "/fd/" + std::to_string(lowest)).c_str(), F_OK) == 0)
+    lowest++;
+  rlimit before{};
+  ASSERT_EQ(0, prlimit(agent, RLIMIT_NOFILE, nullptr, &before));
+  const rlimit tight{lowest + 3, before.rlim_max};  // a connection, its process and one file beside a request
+  ASSERT_EQ(0, prlimit(agent, RLIMIT_NOFILE, &tight, nullptr));
+  Member b;
+  ASSERT_EQ(0, prlimit(agent, RLIMIT_NOFILE, &before, nullptr));
+  ASSERT_FALSE(b.client);
+  EXPECT_EQ(EMFILE, b.error.code) << b.error.reason;
+  Member c;
+  EXPECT_TRUE(c.client) << c.error.reason;
 }
 
 volatile sig_atomic_t children_ended = 0;

@@ -26,6 +26,7 @@ constexpr uint64_t kRestoreNs = 1'000'000'000;
 constexpr uint64_t kBackOffMinNs = 50'000'000, kBackOffMaxNs = 5'000'000'000;
 constexpr int kReadAttempts = 1000;
 constexpr int kSlotAttempts = 4;
+constexpr const char* kTooManyFiles = "this process has too many files open";
 
 // Reads a part of the directory that its writer may be changing. An agent that died while writing leaves it
 // odd: then what is there has to do until the next agent's is here.
@@ -106,6 +107,7 @@ Outcome ask_agent(int socket, Request request, Answer& answer, int* files, int& 
   if (!send_record(socket, &request, sizeof request, nullptr, 0)) return Error{EAGAIN, "the agent is away"};
   const Received got = receive_record(socket, &answer, sizeof answer, files, count);
   if (got == Received::kMalformed) return Error{EPROTO, "an agent of another version runs"};
+  if (got == Received::kTruncated) return Error{EMFILE, kTooManyFiles};
   if (got != Received::kRecord) return Error{EAGAIN, "the agent does not answer"};
   answer.text[sizeof answer.text - 1] = 0;
   return answer.error == 0 ? Outcome(Done{}) : Outcome(Error{answer.error, answer.text});
@@ -272,7 +274,9 @@ Expected<AgentClient::Reply> AgentClient::ask_once(Request request, const int* f
   const uint64_t deadline_ns = clock_.now_ns() + uint64_t{kAnswerMs} * 1'000'000;
   do {
     Reply reply;
-    switch (receive_record(socket_, &reply.answer, sizeof reply.answer, reply.files, reply.count)) {
+    const Received got =
+        receive_record(socket_, &reply.answer, sizeof reply.answer, reply.files, reply.count);
+    switch (got) {
       case Received::kNothing:
         return Error{EAGAIN, "the agent does not answer"};
       case Received::kClosed:
@@ -282,12 +286,14 @@ Expected<AgentClient::Reply> AgentClient::ask_once(Request request, const int* f
         let_go();
         return Error{EPROTO, "an agent of another version runs at @" + name_};
       case Received::kRecord:
+      case Received::kTruncated:
         break;
     }
     reply.answer.text[sizeof reply.answer.text - 1] = 0;
     if (reply.answer.error == EPROTO) return Error{EPROTO, reply.answer.text};
     if (reply.answer.serial != request.serial) continue;
     if (reply.answer.error != 0) return Error{reply.answer.error, reply.answer.text};
+    if (got == Received::kTruncated) return Error{EMFILE, kTooManyFiles};
     return reply;
   } while (clock_.now_ns() < deadline_ns);
   return Error{EAGAIN, "the agent does not answer"};

@@ -74,8 +74,8 @@ Received receive_record(int socket, void* record, size_t bytes, int* files, int&
     }
   }
   if (got == 0) return Received::kClosed;
-  const bool whole = got == static_cast<ssize_t>(bytes) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
-  return whole ? Received::kRecord : Received::kMalformed;
+  if (got != static_cast<ssize_t>(bytes) || (message.msg_flags & MSG_TRUNC)) return Received::kMalformed;
+  return message.msg_flags & MSG_CTRUNC ? Received::kTruncated : Received::kRecord;
 }
 
 void close_files(int* files, int count) {

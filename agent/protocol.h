@@ -76,6 +76,7 @@ enum class Received : uint8_t {
   kNothing,    ///< none came in time
   kClosed,     ///< the other end has gone
   kMalformed,  ///< something else came
+  kTruncated,  ///< one came, but without all that was beside it: too many descriptors are open here
 };
 /// Receives one record of exactly `bytes`; the descriptors that came (at most kFilesMax, close-on-exec)
 /// belong to the caller, whatever is returned.

@@ -229,7 +229,8 @@ void Server::serve(Client& client) {
     send_record(client.socket, &no, sizeof no, nullptr, 0, false);
     return drop(client.id);
   }
-  Answer reply = answer(client, request, attached);
+  Answer reply = got == Received::kTruncated ? refusal({EMFILE, "the agent has no room for more open files"})
+                                             : answer(client, request, attached);
   reply.serial = request.serial;
   if (!send_record(client.socket, &reply, sizeof reply, attached.reply, attached.reply_count, false))
     drop(client.id);
