@@ -17,6 +17,7 @@ namespace verbatim::wire::shm {
 namespace {
 
 constexpr uint64_t kIntroductionRetryNs = 20'000'000;
+constexpr uint64_t kDeadLookNs = 1'000'000;  ///< how often those who are waited for are asked whether they live
 constexpr uint64_t kAccessWaitMaxNs =
     10'000'000'000;  ///< a live peer that counts for longer has broken its counters
 
@@ -346,17 +347,17 @@ bool ShmFabric::counters_clear(uint32_t side, bool look_for_dead) {
 }
 
 void ShmFabric::wait_for_peers() {
-  constexpr int kSpinsBeforeLooking = 500;
   if (forked_) return;
   std::lock_guard<std::mutex> one_waiter(epoch_lock_);
   for (int round = 0; round < 2; round++) {
     const uint32_t old = prefix().access_epoch.fetch_add(1, std::memory_order_seq_cst) & 1;
-    uint64_t began = 0;
-    for (int spins = 1; !counters_clear(old, spins % kSpinsBeforeLooking == 0); spins++) {
+    uint64_t began = 0, looked = 0, now = 0;
+    while (!counters_clear(old, now - looked > kDeadLookNs)) {
       sched_yield();
-      if (spins % kSpinsBeforeLooking != 0) continue;
-      if (began == 0) began = clock_.now_ns();
-      if (clock_.now_ns() - began <= kAccessWaitMaxNs) continue;
+      if (now - looked > kDeadLookNs) looked = now;
+      now = clock_.now_ns();
+      if (began == 0) began = looked = now;
+      if (now - began <= kAccessWaitMaxNs) continue;
       // Nobody waits for broken counters twice.
       for (AccessCounters& counters : inbound().access)
         counters.count[old].store(0, std::memory_order_relaxed);
