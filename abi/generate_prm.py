@@ -23,6 +23,8 @@ from generate import HERE, rows_of, write  # noqa: E402
 BANNER = '// SPDX-License-Identifier: MIT\n// Written by abi/generate_prm.py; change abi/prm/commands.txt instead.\n'
 KINDS = ('create', 'query', 'modify', 'destroy', 'general', 'owner')
 KEYS = {'id', 'undo', 'in', 'out', 'in>', 'out>', 'op', 'mod'}
+# Fields of a create's head that say nothing to the command that undoes it.
+NOT_KEPT = {'opcode', 'uid', 'op_mod', 'vhca_tunnel_id', 'obj_id', 'log_obj_range'}
 KEYWORDS = {'auto', 'bool', 'case', 'char', 'class', 'const', 'default', 'delete', 'do', 'double', 'else', 'enum',
             'export', 'false', 'float', 'for', 'friend', 'goto', 'if', 'int', 'long', 'new', 'operator', 'private',
             'protected', 'public', 'register', 'return', 'short', 'signed', 'static', 'struct', 'switch', 'template',
@@ -181,16 +183,38 @@ def read_groups(tables, path):
                 read_line(tables, groups, words)
             except (Mistake, IndexError, ValueError) as mistake:
                 sys.exit(f'{path}:{number}: {mistake}')
-    check_undo(path, groups)
+    pair_with_undo(path, tables, groups)
     place_layouts(tables, groups)
     return groups
 
 
-def check_undo(path, groups):
+def header_fields(tables, layout):
+    """{name: (offset, width)} of a mailbox, what is in its contexts left out."""
+    found = {}
+    for field in layout.fields:
+        if field.inner and field.name.endswith('hdr'):
+            found.update(header_fields(tables, tables.layout(field.inner)))
+        elif not field.inner:
+            found[field.name] = (field.offset, field.width * field.count)
+    return found
+
+
+def pair_with_undo(path, tables, groups):
+    """Finds, for each create, its destroy command and the fields that are the same in both."""
     commands = {command.name: command for group in groups for command in group.commands}
     for command in commands.values():
-        if command.undo and commands.get(command.undo, command).kind != 'destroy':
+        command.undo_opcode, command.kept = 0, []
+        if not command.undo:
+            continue
+        undo = commands.get(command.undo)
+        if not undo or undo.kind != 'destroy':
             sys.exit(f'{path}: {command.name} is undone by {command.undo}, which is no destroy command')
+        command.undo_opcode = undo.opcode
+        made, destroyed = header_fields(tables, command.input), header_fields(tables, undo.input)
+        kept = [name for name in destroyed if name in made and name not in NOT_KEPT and name != undo.id]
+        if len(kept) > 2 or any(made[name] != destroyed[name] for name in kept):
+            sys.exit(f'{path}: {command.name} and {command.undo} do not fit together: {" ".join(kept)}')
+        command.kept = [made[name] for name in kept]
 
 
 def place_layouts(tables, groups):
@@ -255,9 +279,10 @@ def info_text(command):
     def bits(where):
         return f'{{{where[0]}, {where[1]}}}' if where else '{}'
     mod = 'CommandInfo::kAnyMod' if command.mod is None else f'{command.mod}'
-    undo = f'"{command.undo}"' if command.undo else 'nullptr'
+    kept = ', '.join(map(bits, command.kept))
     return (f'    {{"{command.name}", {command.opcode:#x}, {mod}, Kind::k{command.kind.capitalize()}, '
-            f'{command.in_bytes}, {command.out_bytes}, {bits(command.id_in)}, {bits(command.id_out)}, {undo}, '
+            f'{command.in_bytes}, {command.out_bytes}, {bits(command.id_in)}, {bits(command.id_out)}, '
+            f'{command.undo_opcode:#x}, {{{kept}}}, '
             f'"{command.input.name}", "{command.output.name}"}},\n')
 
 

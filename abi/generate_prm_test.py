@@ -57,7 +57,7 @@ class GeneratePrmTest(unittest.TestCase):
         self.assertIn('struct Qpc {', files['one.h'])
         self.assertNotIn('struct Qpc {', files['two.h'])
         self.assertIn('#include "abi/prm/one.h"', files['two.h'])
-        self.assertIn('{"QUERY_QP", 0x50b, CommandInfo::kAnyMod, Kind::kQuery, 16, 464, {72, 24}, {}, nullptr, '
+        self.assertIn('{"QUERY_QP", 0x50b, CommandInfo::kAnyMod, Kind::kQuery, 16, 464, {72, 24}, {}, 0x0, {}, '
                       '"query_qp_in", "query_qp_out"}', files['commands.cpp'])
 
     def test_fields_within_structures_are_flat_at_run_time(self):
@@ -69,6 +69,15 @@ class GeneratePrmTest(unittest.TestCase):
         files = self.generate('group one\nquery QUERY_DEK op=QUERY_GENERAL_OBJECT mod=MLX5_OBJ_TYPE_DEK id=obj_id '
                               'in=general_obj_in_cmd_hdr out=query_encryption_key_obj_out out>=20\n')
         self.assertIn('{"QUERY_DEK", 0xa02, 12, Kind::kQuery, 16, 20, {64, 32}', files['commands.cpp'])
+
+    def test_a_create_knows_what_undoes_it(self):
+        commands = self.generate()['commands.cpp']
+        for line in ('{"CREATE_QP", 0x500, CommandInfo::kAnyMod, Kind::kCreate, 272, 16, {}, {72, 24}, 0x501, {}, ',
+                     'Kind::kCreate, 128, 64, {}, {128, 32}, 0x783, {{64, 8}}, "create_scheduling_element_in"',
+                     '{"ATTACH_TO_MCG", 0x806, CommandInfo::kAnyMod, Kind::kCreate, 32, 16, {}, {}, 0x807, '
+                     '{{72, 24}, {128, 128}}, ',
+                     '{"CREATE_DEK", 0xa00, 12, Kind::kCreate, 272, 16, {}, {64, 32}, 0xa03, {{48, 16}}, '):
+            self.assertIn(line, commands)
 
     def test_mistakes_are_named_with_their_line(self):
         for text, complaint in (

@@ -65,7 +65,8 @@ struct CommandInfo {
   Kind kind;
   uint32_t in_bytes, out_bytes;  ///< the shortest mailboxes that are taken
   BitRange id_in, id_out;        ///< where the object's number is
-  const char* undo;              ///< name of the destroy command, or nullptr
+  uint16_t undo;                 ///< opcode that destroys what this one makes; 0: none
+  BitRange kept[2];              ///< what the undoing input has in common with this one's, besides the uid
   const char* in_layout;
   const char* out_layout;
 };

@@ -6,10 +6,14 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "abi/prm/crypto.h"
 #include "abi/prm/domains.h"
+#include "abi/prm/queue_pairs.h"
 #include "device/connectx/prm/fake_unit_test.h"
+#include "device/connectx/prm/object_life.h"
 
 namespace verbatim::prm {
 namespace {
@@ -68,7 +72,6 @@ TEST_F(Commands, TheInputMayBeTheOutput) {
 }
 
 TEST_F(Commands, LongInputsAreCopiedToo) {
-  std::vector<uint8_t> in(5000);
   ASSERT_TRUE(run(input_of(AllocPd::kOpcode, 0, 5000)).result.ok());
 }
 
@@ -171,21 +174,52 @@ TEST(CommandTables, AGeneralObjectIsFoundByItsType) {
 }
 
 TEST(CommandTables, WhatIsMadeCanBeDestroyed) {
-  std::set<std::string> destroys;
-  for (const CommandInfo& command : all_commands())
-    if (command.kind == Kind::kDestroy) destroys.insert(command.name);
+  const CommandTable& table = command_table();
   for (const CommandInfo& command : all_commands()) {
-    EXPECT_EQ(command.undo != nullptr, command.kind == Kind::kCreate ||
-                                           std::string_view(command.name).starts_with("CREATE_") ||
-                                           std::string_view(command.name).starts_with("ALLOC_"))
-        << command.name;
-    if (command.undo) {
-      EXPECT_TRUE(destroys.contains(command.undo)) << command.name;
-    }
+    const std::string_view name = command.name;
+    const bool makes = name.starts_with("CREATE_") || name.starts_with("ALLOC_") || name == "ATTACH_TO_MCG";
+    EXPECT_EQ(command.undo != 0, makes) << name;
     if (command.kind == Kind::kQuery || command.kind == Kind::kModify) {
-      EXPECT_NE(command.id_in.width, 0u) << command.name;
+      EXPECT_NE(command.id_in.width, 0u) << name;
     }
+    if (!makes) continue;
+    std::vector<uint8_t> out(command.out_bytes);
+    if (command.id_out.width) write_bits(out, command.id_out.offset, command.id_out.width, 0x5a);
+    const std::vector<uint8_t> in = input_of(command.opcode, command.mod, command.in_bytes);
+    const std::vector<uint8_t> undo = undo_input(table, command, in, out);
+    const CommandInfo* destroys = table.find(command.undo, static_cast<uint16_t>(command.mod));
+    ASSERT_EQ(undo.size(), destroys->in_bytes) << name;
+    EXPECT_EQ(undo[0] << 8 | undo[1], command.undo) << name;
+    EXPECT_EQ(object_number(*destroys, undo, {}), command.id_out.width ? 0x5au : 0u) << name;
   }
+}
+
+TEST_F(Commands, UndoingAPdGivesItBack) {
+  std::vector<uint8_t> in = input_of(AllocPd::kOpcode, 0, 16);
+  Writer<AllocPdIn>(in).set(AllocPdIn::uid, 3);
+  const Reply made = run(in);
+  EXPECT_EQ(object_number(*made.command, in, out), 0xabcd01u);
+  const std::vector<uint8_t> undo = undo_input(command_table(), *made.command, in, out);
+  EXPECT_TRUE(run(undo).result.ok());
+  EXPECT_TRUE(undo_input(command_table(), *run(undo).command, undo, out).empty());
+}
+
+TEST(CommandTables, UndoKeepsWhatElseNamesTheObject) {
+  const CommandTable& table = command_table();
+  std::vector<uint8_t> in = input_of(AttachToMcg::kOpcode, 0, 32), out(16);
+  const Writer<AttachToMcgIn> attach(in);
+  attach.set(AttachToMcgIn::qpn, 0x123456);
+  attach.set(AttachToMcgIn::multicast_gid, 0, 0xff);
+  attach.set(AttachToMcgIn::multicast_gid, 15, 9);
+  std::vector<uint8_t> expected = in;
+  expected[1] = 7;
+  EXPECT_EQ(undo_input(table, *table.find(AttachToMcg::kOpcode, 0), in, out), expected);
+
+  in = input_of(CreateDek::kOpcode, CreateDek::kMod, 272);
+  write_bits(out, 64, 32, 0x77);
+  const std::vector<uint8_t> undo =
+      undo_input(table, *table.find(CreateDek::kOpcode, CreateDek::kMod), in, out);
+  EXPECT_EQ(undo, (std::vector<uint8_t>{0x0a, 0x03, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0x77, 0, 0, 0, 0}));
 }
 
 }  // namespace

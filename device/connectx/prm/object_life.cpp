@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/prm/object_life.h"
+
+#include <algorithm>
+
+namespace verbatim::prm {
+
+namespace {
+
+void copy_bits(std::span<const uint8_t> from, std::span<uint8_t> to, BitRange range) {
+  while (range.width > 0) {
+    const uint32_t step = std::min(range.width, 64u);
+    write_bits(to, range.offset, step, read_bits(from, range.offset, step));
+    range.offset += step;
+    range.width -= step;
+  }
+}
+
+uint32_t number_at(std::span<const uint8_t> box, BitRange range) {
+  return range.width ? static_cast<uint32_t>(read_bits(box, range.offset, range.width)) : 0;
+}
+
+}  // namespace
+
+uint32_t object_number(const CommandInfo& command, std::span<const uint8_t> in,
+                       std::span<const uint8_t> out) {
+  return command.id_out.width ? number_at(out, command.id_out) : number_at(in, command.id_in);
+}
+
+std::vector<uint8_t> undo_input(const CommandTable& table, const CommandInfo& made_by,
+                                std::span<const uint8_t> in, std::span<const uint8_t> out) {
+  if (made_by.undo == 0) return {};
+  const View<MboxIn> head(in);
+  const CommandInfo* undo = table.find(made_by.undo, static_cast<uint16_t>(head[MboxIn::op_mod]));
+  std::vector<uint8_t> box(undo->in_bytes);
+  const Writer<MboxIn> made(box);
+  made.set(MboxIn::opcode, undo->opcode);
+  made.set(MboxIn::uid, head[MboxIn::uid]);
+  for (const BitRange& range : made_by.kept) copy_bits(in, box, range);
+  if (undo->id_in.width)
+    write_bits(box, undo->id_in.offset, undo->id_in.width, number_at(out, made_by.id_out));
+  return box;
+}
+
+}  // namespace verbatim::prm
