@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: MIT
 // Garbage in raw queue memory, doorbell records and completion queue doorbells; freed buffers, wrong keys.
 // The device may refuse whatever it likes, but it never crashes, never touches memory that it was not given,
-// and serves the next queue pair as if nothing had been. usage: queue_fuzz [--seconds N] [--seed N]      a
-// seed alone runs that one world again
-#include <sys/mman.h>
+// and serves the next queue pair as if nothing had been. The two players of a world live in one thread, in
+// two, or in two processes, with and without cross-memory copies. usage: queue_fuzz [--seconds N] [--seed N]
+// a seed alone runs that one world again
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <optional>
 #include <string>
+#include <thread>
 
-#include "engine/status.h"
 #include "runtime/process.h"
-#include "tests/fuzz/raw_queues.h"
+#include "tests/fuzz/player.h"
 
 using namespace verbatim;
 using namespace verbatim::fuzz;
 
 namespace {
 
-constexpr size_t kMemoryBytes = 64 << 10;
-constexpr uint32_t kMemories = 4;
-constexpr uint32_t kStepsPerWorld = 400;
+constexpr uint32_t kEpochs = 24, kStepsPerEpoch = 20;
+constexpr unsigned kWorldMaxSeconds = 60;  ///< a world that takes this long hangs
 
 class Deaf final : public hw::EventSink {
  public:
@@ -39,137 +42,186 @@ double now_s() {
 }
 
 [[noreturn]] void fail(const char* what, uint64_t seed) {
-  std::fprintf(stderr, "FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed), what);
+  std::fprintf(stderr, "FAILED [%d] seed %llu: %s\n", getpid(), static_cast<unsigned long long>(seed), what);
   std::abort();
 }
 
-/// Registered memory with forbidden pages around it, some of which vanishes under the device's hands.
-class Memories {
- public:
-  Memories(hw::Hca& hca, hw::Pd* pd) : hca_(hca) {
-    for (uint32_t i = 0; i < kMemories; i++) {
-      Memory memory;
-      memory.bytes = kMemoryBytes;
-      void* room = mmap(nullptr, kMemoryBytes + 2 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      memory.base = static_cast<std::byte*>(room) + 4096;
-      remap(memory);
-      hw::MrSpec spec;
-      spec.pd = pd;
-      spec.address = spec.start = reinterpret_cast<uint64_t>(memory.base);
-      spec.length = memory.bytes;
-      spec.access =
-          i == 3 ? 0
-                 : engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic;
-      auto made = hca.create_mr(spec);
-      if (made) memory.mr = *made;
-      all_.push_back(memory);
-    }
-  }
-  ~Memories() {
-    for (Memory& memory : all_) {
-      if (memory.mr) (void)hca_.destroy_mr(memory.mr);
-      munmap(memory.base - 4096, kMemoryBytes + 2 * 4096);
-    }
-  }
-  Memories(const Memories&) = delete;
-  Memories& operator=(const Memories&) = delete;
-
-  const std::vector<Memory>& all() const { return all_; }
-  /// The first is left alone, so that something can always be moved.
-  void disturb(Random& random) {
-    Memory& memory = all_[1 + random.below(kMemories - 1)];
-    if (memory.mapped && random.one_in(2)) {
-      mprotect(memory.base + random.below(8) * 4096, 8 * 4096, random.one_in(2) ? PROT_NONE : PROT_READ);
-      memory.mapped = false;
-    } else if (memory.mr && random.one_in(8)) {
-      (void)hca_.destroy_mr(memory.mr);
-      memory.mr = nullptr;
-    } else {
-      remap(memory);
-    }
-  }
-
- private:
-  static void remap(Memory& memory) {
-    mprotect(memory.base, memory.bytes, PROT_READ | PROT_WRITE);
-    memory.mapped = true;
-  }
-  hw::Hca& hca_;
-  std::vector<Memory> all_;
+/// Another process with the other player of some worlds.
+struct Partner {
+  pid_t pid = -1;
+  int socket = -1;
 };
 
-Target target_of(const Memory& memory, const RawQueues& queues) {
-  return {reinterpret_cast<uint64_t>(memory.base), kMemoryBytes, memory.mr ? memory.mr->rkey : 0x1200,
-          queues.qpn()};
-}
+/// What the next world is like, for the partner.
+struct Invitation {
+  uint64_t seed;
+  hw::QpType type;
+};
 
-void step(RawQueues& mine, RawQueues& other, Memories& memories, Random& random) {
-  const Memory& aim = memories.all()[random.below(kMemories)];
-  switch (random.below(16)) {
-    case 0:
-      mine.damage_doorbells();
-      return;
-    case 1:
-      mine.damage_queues();
-      return;
-    case 2:
-      return memories.disturb(random);
-    case 3:
-      return mine.arm();
-    case 4:
-      if (random.one_in(4)) mine.resize();
-      return;
-    case 5:
-    case 6:
-      mine.connect(target_of(aim, other), random.one_in(4));
-      other.connect(target_of(aim, mine), random.one_in(4));
-      return;
-    case 7:
-    case 8:
-    case 9:
-      return mine.post_receives(1 + random.below(8), memories.all());
-    case 10:
-      mine.take_completions();
-      return;
-    default:
-      return mine.post_sends(1 + random.below(4), memories.all(), target_of(aim, other));
-  }
+template <class T>
+void tell(int socket, const T& record, uint64_t seed) {
+  if (send(socket, &record, sizeof record, MSG_NOSIGNAL) != sizeof record)
+    fail("the partner has ended", seed);
+}
+template <class T>
+bool hear(int socket, T& record) {
+  return recv(socket, &record, sizeof record, MSG_WAITALL) == sizeof record;
 }
 
 /// Completions of all worlds by kind: proof that the noise gets somewhere.
 uint64_t g_taken[16];
 
-void count_completions(const RawQueues& queues) {
-  for (int i = 0; i < 16; i++) g_taken[i] += queues.taken()[i];
+void finish(const Player& player, uint64_t seed) {
+  player.add_taken(g_taken);
+  if (!player.memories().surroundings_intact()) fail("memory beside a region was written", seed);
+}
+
+void play_in_turn(hw::Hca& hca, hw::Pd* pd, hw::QpType type, uint64_t seed) {
+  Random random(seed);
+  Player one(hca, pd, type, random.next()), two(hca, pd, type, random.next());
+  for (uint32_t epoch = 0; epoch < kEpochs; epoch++) {
+    one.meet(two.card());
+    two.meet(one.card());
+    for (uint32_t i = 0; i < 2 * kStepsPerEpoch; i++) {
+      random.one_in(2) ? one.step() : two.step();
+      hca.poll();
+    }
+  }
+  finish(one, seed);
+  finish(two, seed);
+}
+
+void play_at_once(hw::Hca& hca, hw::Pd* pd, hw::QpType type, uint64_t seed) {
+  Player one(hca, pd, type, seed), two(hca, pd, type, ~seed);
+  Player* const players[] = {&one, &two};
+  Card cards[2];
+  std::barrier together(2);
+  const auto play = [&](int i) {
+    for (uint32_t epoch = 0; epoch < kEpochs; epoch++) {
+      cards[i] = players[i]->card();
+      together.arrive_and_wait();
+      players[i]->meet(cards[1 - i]);
+      together.arrive_and_wait();
+      for (uint32_t step = 0; step < kStepsPerEpoch; step++) {
+        players[i]->step();
+        hca.poll();
+      }
+    }
+  };
+  std::thread other(play, 1);
+  play(0);
+  other.join();
+  finish(one, seed);
+  finish(two, seed);
+}
+
+/// One side of a world of two processes. It ends without a word to the other, in the midst of its traffic.
+void play_apart(hw::Hca& hca, hw::Pd* pd, hw::QpType type, uint64_t seed, int socket) {
+  Player player(hca, pd, type, seed);
+  for (uint32_t epoch = 0; epoch < kEpochs; epoch++) {
+    Card peer;
+    tell(socket, player.card(), seed);
+    if (!hear(socket, peer)) fail("the partner has ended", seed);
+    player.meet(peer);
+    char ready = 1;
+    tell(socket, ready, seed);
+    if (!hear(socket, ready)) fail("the partner has ended", seed);
+    for (uint32_t step = 0; step < kStepsPerEpoch; step++) {
+      player.step();
+      hca.poll();
+    }
+  }
+  finish(player, seed);
+}
+
+void expect_service(hw::Hca& hca, hw::Pd* pd, uint64_t seed) {
+  Random random(seed);
+  Memories memories(hca, pd, random);
+  RawQueues one(hca, pd, Shape{}, random), two(hca, pd, Shape{}, random);
+  one.connect(two.qpn(), false);
+  two.connect(one.qpn(), false);
+  if (!RawQueues::exchange(one, two, memories.sound()))
+    fail("a message between new queue pairs is lost", seed);
 }
 
 /// Everything again from nothing, then that the device still works.
-void run_world(hw::Hca& hca, uint64_t seed) {
-  Random random(seed);
+template <class Play>
+void run_world(hw::Hca& hca, uint64_t seed, Play play) {
+  alarm(kWorldMaxSeconds);
   auto pd = hca.create_pd();
   if (!pd) fail("create_pd", seed);
-  {
-    Memories memories(hca, *pd);
-    static constexpr hw::QpType kTypes[] = {hw::QpType::kRc, hw::QpType::kRc, hw::QpType::kUc,
-                                            hw::QpType::kUd};
-    const hw::QpType type = kTypes[random.below(4)];
-    const bool shared = random.one_in(3);
-    {
-      RawQueues one(hca, *pd, type, shared, random), two(hca, *pd, type, shared, random);
-      for (uint32_t i = 0; i < kStepsPerWorld; i++) {
-        random.one_in(2) ? step(one, two, memories, random) : step(two, one, memories, random);
-        hca.poll();
-      }
-      count_completions(one);
-      count_completions(two);
-    }
-    RawQueues one(hca, *pd, hw::QpType::kRc, false, random), two(hca, *pd, hw::QpType::kRc, false, random);
-    one.connect(target_of(memories.all()[0], two), false);
-    two.connect(target_of(memories.all()[0], one), false);
-    if (!RawQueues::exchange(one, two, memories.all()[0]))
-      fail("a message between new queue pairs is lost", seed);
-  }
+  play(*pd);
+  expect_service(hca, *pd, seed);
   if (!hca.destroy_pd(*pd)) fail("destroy_pd", seed);
+  alarm(0);
+}
+
+std::unique_ptr<runtime::OpenDevice> open_first(hw::EventSink& sink) {
+  auto devices = runtime::list_devices();
+  if (!devices || devices->empty()) fail("no device", 0);
+  auto device = runtime::open_device(devices->front(), sink);
+  if (!device) fail(device.error().reason.c_str(), 0);
+  return std::move(*device);
+}
+
+void run_partner(int socket) {
+  Deaf sink;
+  auto device = open_first(sink);
+  for (Invitation next; hear(socket, next);)
+    run_world(device->hca(), next.seed,
+              [&](hw::Pd* pd) { play_apart(device->hca(), pd, next.type, next.seed, socket); });
+}
+
+/// A child of this process before it has opened a device.
+Partner start_partner(bool cross_memory) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair", 0);
+  const pid_t pid = fork();
+  if (pid < 0) fail("fork", 0);
+  if (pid == 0) {
+    close(ends[0]);
+    if (!cross_memory) setenv("VERBATIM_NO_CMA", "1", 1);
+    run_partner(ends[1]);
+    std::exit(0);
+  }
+  close(ends[1]);
+  return {pid, ends[0]};
+}
+
+void end_partner(const Partner& partner) {
+  shutdown(partner.socket, SHUT_RDWR);  // the other partner has it, too
+  int status = 0;
+  if (waitpid(partner.pid, &status, 0) != partner.pid || status != 0) fail("a partner did not end well", 0);
+}
+
+/// The seed alone decides what its world is like.
+void run_seed(hw::Hca& hca, uint64_t seed, const Partner (&partners)[2]) {
+  static constexpr hw::QpType kTypes[] = {hw::QpType::kRc, hw::QpType::kRc, hw::QpType::kUc, hw::QpType::kUd};
+  const hw::QpType type = kTypes[Random(seed).below(4)];
+  run_world(hca, seed, [&](hw::Pd* pd) {
+    switch (seed % 4) {
+      case 0:
+        return play_in_turn(hca, pd, type, seed);
+      case 1:
+        return play_at_once(hca, pd, type, seed);
+      default:
+        const int socket = partners[seed % 4 - 2].socket;
+        tell(socket, Invitation{~seed, type}, seed);
+        play_apart(hca, pd, type, seed, socket);
+    }
+  });
+}
+
+void report(uint64_t worlds) {
+  const uint64_t arrived = g_taken[connectx::kCqeSend] + g_taken[connectx::kCqeSendImmediate] +
+                           g_taken[connectx::kCqeWriteImmediate];
+  const auto shown = [](uint64_t n) { return static_cast<unsigned long long>(n); };
+  std::printf("queue_fuzz: completions: sent %llu, received %llu, send errors %llu, receive errors %llu\n",
+              shown(g_taken[connectx::kCqeRequest]), shown(arrived),
+              shown(g_taken[connectx::kCqeRequestError]), shown(g_taken[connectx::kCqeReceiveError]));
+  std::printf("queue_fuzz: %llu worlds of %u steps, no crash\n", shown(worlds), 2 * kEpochs * kStepsPerEpoch);
+  if (worlds >= 20 && (g_taken[connectx::kCqeRequest] == 0 || arrived == 0))
+    fail("the noise gets nowhere", 0);
 }
 
 }  // namespace
@@ -184,28 +236,18 @@ int main(int argc, char** argv) {
   const std::string name = "verbatim-fuzz/" + std::to_string(getpid());
   setenv("VERBATIM_AGENT_SOCKET", name.c_str(), 0);
   setenv("VERBATIM_AGENT", VERBATIM_TEST_AGENT, 0);
-  auto devices = runtime::list_devices();
-  if (!devices || devices->empty()) fail("no device", 0);
-  Deaf sink;
-  auto device = runtime::open_device(devices->front(), sink);
-  if (!device) fail(device.error().reason.c_str(), 0);
-  hw::Hca& hca = (*device)->hca();
+  const Partner partners[] = {start_partner(true), start_partner(false)};
   uint64_t seed = only ? *only : static_cast<uint64_t>(time(nullptr)) * 1000000, worlds = 0;
   std::printf("queue_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
-  const double began = now_s();
-  for (; worlds == 0 || (!only && now_s() - began < seconds); worlds++) {
-    alarm(30);  // a world that takes this long hangs
-    run_world(hca, seed + worlds);
+  {
+    Deaf sink;
+    auto device = open_first(sink);
+    const double began = now_s();
+    for (; worlds == 0 || (!only && now_s() - began < seconds); worlds++)
+      run_seed(device->hca(), seed + worlds, partners);
   }
-  alarm(0);
-  const uint64_t arrived = g_taken[connectx::kCqeSend] + g_taken[connectx::kCqeSendImmediate] +
-                           g_taken[connectx::kCqeWriteImmediate];
-  const auto shown = [](uint64_t n) { return static_cast<unsigned long long>(n); };
-  std::printf("queue_fuzz: completions: sent %llu, received %llu, send errors %llu, receive errors %llu\n",
-              shown(g_taken[connectx::kCqeRequest]), shown(arrived),
-              shown(g_taken[connectx::kCqeRequestError]), shown(g_taken[connectx::kCqeReceiveError]));
-  std::printf("queue_fuzz: %llu worlds of %u steps, no crash\n", static_cast<unsigned long long>(worlds),
-              kStepsPerWorld);
+  for (const Partner& partner : partners) end_partner(partner);
+  report(worlds);
   return 0;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Life, doorbells and completions of raw queues; raw_entries.cpp writes what is in them.
 #include "tests/fuzz/raw_queues.h"
 
 #include <algorithm>
@@ -11,13 +12,11 @@
 namespace verbatim::fuzz {
 
 using connectx::Be32;
-using connectx::Be64;
 using connectx::kBasicBlock;
-using connectx::kSegmentUnit;
 
 namespace {
 
-constexpr uint32_t kUnitsMax = 63;
+constexpr uint32_t kQkey = 0x1234;
 
 [[noreturn]] void fail(const char* what) {
   std::fprintf(stderr, "FAILED %s\n", what);
@@ -26,44 +25,72 @@ constexpr uint32_t kUnitsMax = 63;
 
 void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, Be32(value).raw(), __ATOMIC_RELEASE); }
 
+hw::QueueMemory memory_of(std::vector<std::byte>& bytes, uint32_t stride) {
+  return {bytes.data(), bytes.size(), static_cast<uint32_t>(bytes.size() / stride), stride};
+}
+
+/// Entries that no lap has written yet.
+std::vector<std::byte> fresh_completions(uint32_t entries, uint32_t stride) {
+  return std::vector<std::byte>(static_cast<size_t>(entries) * stride, std::byte{0xf1});
+}
+
 }  // namespace
 
-RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, hw::QpType type, bool shared_receive, Random& random)
+Shape Shape::any(hw::QpType type, Random& random) {
+  Shape shape;
+  shape.type = type;
+  shape.shared_receive = random.one_in(3);
+  shape.noise = random.below(4);
+  if (random.one_in(2)) return shape;
+  shape.blocks = 1u << random.below(9);
+  shape.receives = 1u << random.below(7);
+  shape.receive_stride = (shape.shared_receive ? 32u : 16u) << random.below(5);
+  shape.completions = 1u << random.below(9);
+  shape.completion_stride = random.one_in(2) ? 64 : 128;
+  shape.ignore_overrun = random.one_in(2);
+  return shape;
+}
+
+RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, const Shape& shape, Random& random)
     : hca_(hca),
       random_(random),
-      type_(type),
-      send_(kBlocks * kBasicBlock),
-      receive_(kReceives * kReceiveStride),
-      completions_(kCompletions * kBasicBlock, std::byte{0xf1}),
-      spare_completions_(2 * kCompletions * kBasicBlock) {
+      shape_(shape),
+      noise_(shape.noise),
+      send_(shape.blocks * kBasicBlock),
+      receive_(shape.receives * shape.receive_stride),
+      completions_(fresh_completions(shape.completions, shape.completion_stride)),
+      completion_entries_(shape.completions) {
   hw::CqSpec cq;
-  cq.ring = {completions_.data(), completions_.size(), kCompletions, kBasicBlock};
+  cq.ring = memory_of(completions_, shape.completion_stride);
   cq.doorbell = cq_doorbell_;
-  cq.ignore_overrun = random.one_in(4);
+  cq.ignore_overrun = shape.ignore_overrun;
+  if (random_.one_in(4)) cq.moderation_count = static_cast<uint16_t>(random_.below(8));
   auto made_cq = hca.create_cq(cq);
   if (!made_cq) fail("create_cq");
   cq_ = *made_cq;
-  if (shared_receive) {
+  if (shape.shared_receive) {
     hw::SrqSpec srq;
     srq.pd = pd;
-    srq.ring = {receive_.data(), receive_.size(), kReceives, kReceiveStride};
+    srq.ring = memory_of(receive_, shape.receive_stride);
     srq.doorbell = srq_doorbell_;
-    srq.sge_max = 3;
+    srq.sge_max = shape.receive_stride / connectx::kSegmentUnit - 1;
+    srq.limit = random_.below(4);
     auto made_srq = hca.create_srq(srq);
     if (!made_srq) fail("create_srq");
     srq_ = *made_srq;
   }
   hw::QpSpec qp;
-  qp.type = type;
+  qp.type = shape.type;
   qp.pd = pd;
   qp.send_cq = qp.receive_cq = cq_;
   qp.srq = srq_;
-  qp.send = {send_.data(), send_.size(), kBlocks, kBasicBlock};
-  if (!shared_receive) qp.receive = {receive_.data(), receive_.size(), kReceives, kReceiveStride};
+  qp.send = memory_of(send_, kBasicBlock);
+  if (!shape.shared_receive) qp.receive = memory_of(receive_, shape.receive_stride);
   qp.doorbell = qp_doorbell_;
   auto made_qp = hca.create_qp(qp);
   if (!made_qp) fail("create_qp");
   qp_ = *made_qp;
+  if (shape.type == hw::QpType::kUd && !hca.attach_multicast(qp_, fuzz_group())) fail("attach_multicast");
 }
 
 RawQueues::~RawQueues() {
@@ -78,24 +105,26 @@ void RawQueues::reset() {
   if (!hca_.modify_qp(qp_, to, engine::kQpState)) fail("a queue pair can always be reset");
   store(qp_doorbell_[0], 0);
   store(qp_doorbell_[1], 0);
-  send_counter_ = receive_counter_ = 0;
+  take_completions();
+  send_counter_ = send_done_ = 0;
+  if (!srq_) receive_counter_ = receive_done_ = 0;
 }
 
-void RawQueues::connect(const Target& peer, bool odd) {
+void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   using namespace engine;
   reset();
   QpAttributes to;
   to.state = QpState::kInit;
   to.port = 1;
-  to.qkey = 0x1234;
-  to.access = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
-  const bool datagrams = type_ == QpType::kUd;
-  const bool reliable = type_ == QpType::kRc;
+  to.qkey = kQkey;
+  to.access = odd ? random_.below(16) : kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+  const bool datagrams = shape_.type == QpType::kUd;
+  const bool reliable = shape_.type == QpType::kRc;
   Outcome done =
       hca_.modify_qp(qp_, to, kQpState | kQpPkeyIndex | kQpPort | (datagrams ? kQpQkey : kQpAccessFlags));
-  if (!done) fail("RESET to INIT");
+  if (!done && !odd) fail("RESET to INIT");
   to.state = QpState::kRtr;
-  to.dest_qpn = peer.qpn;
+  to.dest_qpn = peer_qpn;
   to.path.dgid = hca_.gid(0).gid;
   to.path.is_global = true;
   to.max_dest_rd_atomic = 4;
@@ -120,93 +149,35 @@ void RawQueues::connect(const Target& peer, bool odd) {
   to.state = QpState::kRts;
   const uint32_t patience = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
   done = hca_.modify_qp(qp_, to, kQpState | kQpSqPsn | (reliable ? patience : 0));
-  if (!done && !odd) fail("RTR to RTS");
+  // What the peer has sent meanwhile may have ended it already.
+  if (!done && !odd && hca_.query_qp(qp_).state != QpState::kError) fail("RTR to RTS");
 }
 
-void RawQueues::write_units(uint32_t index, uint32_t unit, const void* data, uint32_t units) {
-  for (uint32_t i = 0; i < units; i++) {
-    const size_t at = (static_cast<size_t>(index) * kBasicBlock + (unit + i) * kSegmentUnit) % send_.size();
-    std::memcpy(send_.data() + at, static_cast<const char*>(data) + i * kSegmentUnit, kSegmentUnit);
-  }
+void RawQueues::shove() {
+  static constexpr hw::QpState kStates[] = {hw::QpState::kSqd, hw::QpState::kRts, hw::QpState::kError,
+                                            hw::QpState::kInit};
+  hw::QpAttributes to;
+  to.state = kStates[random_.below(4)];
+  to.en_sqd_async_notify = 1;
+  to.access = random_.below(16);
+  const uint32_t notify = to.state == hw::QpState::kSqd ? uint32_t{engine::kQpEnSqdAsyncNotify} : 0;
+  (void)hca_.modify_qp(
+      qp_, to, engine::kQpState | notify | (random_.one_in(8) ? uint32_t{engine::kQpAccessFlags} : 0));
+  (void)hca_.query_qp(qp_);
 }
 
-connectx::DataSegment RawQueues::data_segment(const std::vector<Memory>& memories) {
-  const Memory& memory = memories[random_.below(static_cast<uint32_t>(memories.size()))];
-  connectx::DataSegment segment;
-  const uint32_t most = random_.one_in(4) ? static_cast<uint32_t>(memory.bytes) : 256;
-  const uint32_t length = 1 + random_.below(most);
-  segment.byte_count = length;
-  segment.lkey = memory.mr ? memory.mr->lkey : random_.below(1 << 16);
-  segment.address =
-      reinterpret_cast<uint64_t>(memory.base) + random_.below(static_cast<uint32_t>(memory.bytes));
-  if (random_.one_in(3)) segment.address = reinterpret_cast<uint64_t>(memory.base);
-  if (random_.one_in(20)) segment.byte_count = static_cast<uint32_t>(random_.next());
-  if (random_.one_in(20)) segment.address = random_.next();
-  if (random_.one_in(20)) segment.lkey = static_cast<uint32_t>(random_.next());
-  return segment;
-}
-
-void RawQueues::build_send(uint32_t index, uint32_t& units, const std::vector<Memory>& memories,
-                           const Target& peer) {
-  static constexpr uint8_t kOpcodes[] = {connectx::kOpSend,           connectx::kOpSendImmediate,
-                                         connectx::kOpWrite,          connectx::kOpWriteImmediate,
-                                         connectx::kOpRead,           connectx::kOpCompareSwap,
-                                         connectx::kOpFetchAdd,       connectx::kOpNop,
-                                         connectx::kOpSendInvalidate, connectx::kOpUmr};
-  const uint8_t opcode =
-      random_.one_in(16) ? static_cast<uint8_t>(random_.next()) : kOpcodes[random_.below(10)];
-  units = 1;
-  if (type_ == hw::QpType::kUd) {
-    connectx::DatagramSegment to{};
-    to.qkey = 0x1234;
-    to.dest_qpn = connectx::kExtendedAv | peer.qpn;
-    to.hop_limit = 1;
-    to.gid_flow = connectx::kGrhPresent;
-    const Gid gid = hca_.gid(0).gid;
-    std::memcpy(to.rgid, &gid, sizeof to.rgid);
-    if (random_.one_in(8)) random_.fill(&to, sizeof to);
-    write_units(index, units, &to, sizeof to / kSegmentUnit);
-    units += sizeof to / kSegmentUnit;
-  }
-  const bool atomic = opcode == connectx::kOpCompareSwap || opcode == connectx::kOpFetchAdd;
-  if (atomic || opcode == connectx::kOpRead || opcode == connectx::kOpWrite ||
-      opcode == connectx::kOpWriteImmediate) {
-    connectx::RemoteSegment to{};
-    to.address = peer.address + (random_.below(peer.bytes) & ~7u);
-    to.rkey = peer.rkey;
-    if (random_.one_in(10)) random_.fill(&to, sizeof to);
-    write_units(index, units++, &to, 1);
-  }
-  if (atomic) {
-    const connectx::AtomicSegment operands{random_.next(), random_.next()};
-    write_units(index, units++, &operands, 1);
-  }
-  for (uint32_t left = random_.below(6); left > 0; left--) {
-    connectx::DataSegment segment = data_segment(memories);
-    if (atomic) segment.byte_count = 8;
-    if (random_.one_in(6)) {
-      segment.byte_count = connectx::kInlineFlag | random_.below(random_.one_in(4) ? 1 << 20 : 64);
-      units += random_.below(4);
-    }
-    write_units(index, units++, &segment, 1);
-  }
-  connectx::ControlSegment control{};
-  control.index_opcode = (index & 0xffff) << 8 | opcode;
-  control.qpn_ds = qp_->number << 8 | units;
-  control.flags = connectx::kCompletionAlways | static_cast<uint8_t>(random_.one_in(8) ? random_.next() : 0);
-  if (random_.one_in(12)) control.qpn_ds = qp_->number << 8 | random_.below(64);
-  write_units(index, 0, &control, 1);
-}
-
-void RawQueues::post_sends(uint32_t count, const std::vector<Memory>& memories, const Target& peer) {
+void RawQueues::post_sends(uint32_t count, Memories& memories, const Target& peer) {
+  constexpr uint32_t kEntryBlocksMax = 16;
+  const uint32_t spared = shape_.blocks - std::min(shape_.blocks, kEntryBlocksMax);
   for (uint32_t i = 0; i < count; i++) {
-    uint32_t units = 1 + random_.below(kUnitsMax);
-    if (random_.one_in(8)) {
-      random_.fill(send_.data() + (send_counter_ % kBlocks) * kBasicBlock, kBasicBlock);
+    const uint32_t used = (send_counter_ - send_done_) & 0xffff;
+    if (used > spared && used <= shape_.blocks && !wrong(16)) break;
+    uint32_t units = 1 + random_.below(63);
+    if (wrong(16)) {
+      random_.fill(send_.data() + send_counter_ % shape_.blocks * kBasicBlock, kBasicBlock);
     } else {
-      build_send(send_counter_, units, memories, peer);
-      if (random_.one_in(8))
-        send_[random_.below(static_cast<uint32_t>(send_.size()))] = std::byte(random_.next());
+      units = build_send(send_counter_, memories, peer);
+      if (wrong(16)) send_[random_.below(static_cast<uint32_t>(send_.size()))] = std::byte(random_.next());
     }
     send_counter_ += (units + 3) / 4;
   }
@@ -214,35 +185,26 @@ void RawQueues::post_sends(uint32_t count, const std::vector<Memory>& memories, 
   hca_.ring_send(qp_);
 }
 
-void RawQueues::post_one_receive(const std::vector<Memory>& memories) {
-  std::byte* entry = receive_.data() + (receive_counter_ % kReceives) * kReceiveStride;
-  uint32_t at = 0;
-  if (srq_) {
-    connectx::SharedNextSegment link{};
-    link.next_index = static_cast<uint16_t>((receive_counter_ + 1) % kReceives);
-    if (random_.one_in(20)) random_.fill(&link, sizeof link);
-    std::memcpy(entry, &link, sizeof link);
-    at = sizeof link;
-  }
-  for (uint32_t left = 1 + random_.below(3); left > 0; left--, at += kSegmentUnit) {
-    const connectx::DataSegment segment = data_segment(memories);
-    std::memcpy(entry + at, &segment, sizeof segment);
-  }
-  const connectx::DataSegment end{0, connectx::kInvalidKey, 0};
-  if (at < kReceiveStride) std::memcpy(entry + at, &end, sizeof end);
-  if (random_.one_in(10)) random_.fill(entry, kReceiveStride);
-  receive_counter_++;
-}
-
-void RawQueues::post_receives(uint32_t count, const std::vector<Memory>& memories) {
-  for (uint32_t i = 0; i < count; i++) post_one_receive(memories);
+void RawQueues::post_receives(uint32_t count, Memories& memories) {
+  for (uint32_t i = 0; i < count; i++)
+    if (receive_counter_ - receive_done_ < shape_.receives || wrong(32)) post_one_receive(memories);
   store(srq_ ? srq_doorbell_[0] : qp_doorbell_[0], receive_counter_ & 0xffff);
+  if (srq_ && random_.one_in(4)) (void)hca_.arm_srq(srq_, random_.below(shape_.receives + 2));
+  if (srq_) (void)hca_.srq_limit(srq_);
 }
 
 void RawQueues::damage_doorbells() {
-  uint32_t* const words[] = {&qp_doorbell_[0], &qp_doorbell_[1], &cq_doorbell_[0], &cq_doorbell_[1],
-                             &srq_doorbell_[0]};
-  store(*words[random_.below(5)], static_cast<uint32_t>(random_.next()));
+  uint32_t* const words[] = {&qp_doorbell_[0], &qp_doorbell_[1],  &cq_doorbell_[0],
+                             &cq_doorbell_[1], &srq_doorbell_[0], &srq_doorbell_[1]};
+  uint32_t& word = *words[random_.below(6)];
+  const uint32_t now = Be32::from_raw(__atomic_load_n(&word, __ATOMIC_RELAXED));
+  const uint32_t steps[] = {
+      1, shape_.blocks, shape_.blocks + 1, shape_.receives + 1, completion_entries_ + 1, 0x8000};
+  const uint32_t step = steps[random_.below(6)];
+  if (random_.one_in(3))
+    store(word, static_cast<uint32_t>(random_.next()));
+  else
+    store(word, random_.one_in(2) ? now + step : now - step);
   hca_.ring_send(qp_);
 }
 
@@ -257,28 +219,41 @@ void RawQueues::damage_queues() {
 uint32_t RawQueues::take_completions() {
   uint32_t taken = 0;
   for (; taken < 2 * completion_entries_; taken++) {
-    const std::byte* entry = completions_.data() + (consumed_ % completion_entries_) * kBasicBlock;
-    const auto last =
-        __atomic_load_n(reinterpret_cast<const uint8_t*>(entry) + kBasicBlock - 1, __ATOMIC_ACQUIRE);
+    const std::byte* last_byte =
+        completions_.data() + (consumed_ % completion_entries_ + 1) * shape_.completion_stride - 1;
+    const auto last = __atomic_load_n(reinterpret_cast<const uint8_t*>(last_byte), __ATOMIC_ACQUIRE);
     if ((last & 1) != (consumed_ / completion_entries_ & 1) || last >> 4 == connectx::kCqeInvalid) break;
     taken_[last >> 4]++;
     consumed_++;
+    note_completion(last_byte);
   }
   store(cq_doorbell_[0], consumed_ & connectx::kCqIndexMask);
   return taken;
 }
 
+void RawQueues::note_completion(const std::byte* last_byte) {
+  connectx::Cqe cqe;
+  std::memcpy(&cqe, last_byte + 1 - sizeof cqe, sizeof cqe);
+  const uint8_t kind = cqe.opcode_owner >> 4;
+  if (kind == connectx::kCqeRequest || kind == connectx::kCqeRequestError)
+    send_done_ = cqe.wqe_counter + 1u;
+  else if (receive_done_ != receive_counter_)
+    receive_done_++;
+}
+
 void RawQueues::arm() {
   store(cq_doorbell_[1], random_.one_in(2) ? static_cast<uint32_t>(random_.next()) : consumed_ & 0xffffff);
   hca_.arm_cq(cq_);
+  if (random_.one_in(8))
+    (void)hca_.moderate_cq(cq_, static_cast<uint16_t>(random_.below(8)),
+                           static_cast<uint16_t>(random_.below(2)));
 }
 
 void RawQueues::resize() {
-  const uint32_t entries = completion_entries_ == kCompletions ? 2 * kCompletions : kCompletions;
-  std::fill(spare_completions_.begin(), spare_completions_.end(), std::byte{0xf0});
-  spare_completions_.resize(2 * kCompletions * kBasicBlock);
-  if (!hca_.resize_cq(cq_, {spare_completions_.data(), entries * kBasicBlock, entries, kBasicBlock})) return;
-  completions_.swap(spare_completions_);
+  const uint32_t entries = 1u << random_.below(10);
+  std::vector<std::byte> ring = fresh_completions(entries, shape_.completion_stride);
+  if (!hca_.resize_cq(cq_, memory_of(ring, shape_.completion_stride))) return;
+  completions_.swap(ring);
   completion_entries_ = entries;
 }
 
@@ -297,8 +272,8 @@ bool RawQueues::exchange(RawQueues& from, RawQueues& to, const Memory& memory) {
   control.index_opcode = connectx::kOpSend;
   control.qpn_ds = from.qp_->number << 8 | 2;
   control.flags = connectx::kCompletionAlways;
-  from.write_units(0, 0, &control, 1);
-  from.write_units(0, 1, &out, 1);
+  from.write_units(0, 0, &control, sizeof control);
+  from.write_units(0, 1, &out, sizeof out);
   store(from.qp_doorbell_[1], 1);
   from.hca_.ring_send(from.qp_);
   for (int polls = 0; polls < 100000; polls++) {

@@ -6,42 +6,42 @@
 
 #include "device/connectx/formats.h"
 #include "device/hw/hca.h"
+#include "tests/fuzz/memories.h"
 #include "tests/fuzz/random.h"
 
 namespace verbatim::fuzz {
 
-/// Memory that a device may be told of.
-struct Memory {
-  std::byte* base = nullptr;
-  size_t bytes = 0;
-  hw::Mr* mr = nullptr;
-  bool mapped = false;
+/// Sizes and kinds of a set of queues.
+struct Shape {
+  hw::QpType type = hw::QpType::kRc;
+  uint32_t blocks = 64, receives = 32, receive_stride = 64, completions = 128, completion_stride = 64;
+  bool shared_receive = false, ignore_overrun = false;
+  uint32_t noise = 0;  ///< in queue entries: 0 none, 1 most of all, more the less
+
+  static Shape any(hw::QpType type, Random& random);
 };
 
-/// What a peer may be told of.
-struct Target {
-  uint64_t address = 0;
-  uint32_t bytes = 0, rkey = 0, qpn = 0;
-};
-
-/// A queue pair with completion queues whose memory is written by hand, mostly with nonsense.
+/// A queue pair with its completion and receive queues, whose memory is written by hand, mostly with
+/// nonsense. Each queue's memory ends with the queue, so that a sanitizer sees a step beyond. One thread.
 class RawQueues {
  public:
-  static constexpr uint32_t kBlocks = 64, kReceives = 32, kCompletions = 128, kReceiveStride = 64;
-
-  RawQueues(hw::Hca& hca, hw::Pd* pd, hw::QpType type, bool shared_receive, Random& random);
+  RawQueues(hw::Hca& hca, hw::Pd* pd, const Shape& shape, Random& random);
   ~RawQueues();
   RawQueues(const RawQueues&) = delete;
   RawQueues& operator=(const RawQueues&) = delete;
 
   uint32_t qpn() const { return qp_->number; }
+  /// The multicast group that all datagram queue pairs join.
+  static Gid fuzz_group();
   /// Any state to ready to send, towards `peer`. With `odd`, with attributes that need not make sense.
-  void connect(const Target& peer, bool odd);
+  void connect(uint32_t peer_qpn, bool odd);
   void reset();
+  /// A transition that may be refused, e.g. to SQD or ERR in the midst of traffic.
+  void shove();
 
   /// Posts up to `count` send entries; each is plausible, plausible with damage, or noise.
-  void post_sends(uint32_t count, const std::vector<Memory>& memories, const Target& peer);
-  void post_receives(uint32_t count, const std::vector<Memory>& memories);
+  void post_sends(uint32_t count, Memories& memories, const Target& peer);
+  void post_receives(uint32_t count, Memories& memories);
   void damage_doorbells();
   void damage_queues();
   /// Takes completions as a program would.
@@ -49,26 +49,37 @@ class RawQueues {
   /// Completions taken so far, by kind of entry.
   const uint64_t (&taken() const)[16] { return taken_; }
   void arm();
+  /// Another size of the completion queue, smaller ones included; the old memory is given back at once.
   void resize();
-  /// A plain send from `from` to `to` arrives; both were reset and connected without oddities.
+  /// A plain send from `from` to `to` arrives; both were just made and connected without oddities.
   static bool exchange(RawQueues& from, RawQueues& to, const Memory& memory);
 
  private:
-  void build_send(uint32_t index, uint32_t& units, const std::vector<Memory>& memories, const Target& peer);
-  void write_units(uint32_t index, uint32_t unit, const void* data, uint32_t units);
-  connectx::DataSegment data_segment(const std::vector<Memory>& memories);
-  void post_one_receive(const std::vector<Memory>& memories);
+  uint32_t build_send(uint32_t index, Memories& memories, const Target& peer);
+  uint32_t build_datagram(uint32_t index, uint32_t unit, const Target& peer);
+  uint32_t build_remote(uint32_t index, uint32_t unit, uint8_t opcode, const Target& peer);
+  uint32_t build_update(uint32_t index, uint32_t unit);
+  uint32_t build_inline(uint32_t index, uint32_t unit);
+  void build_control(uint32_t index, uint8_t opcode, uint32_t units);
+  void write_units(uint32_t index, uint32_t unit, const void* data, uint32_t bytes);
+  /// One in so many entries, the more the less noise there is.
+  bool wrong(uint32_t often);
+  connectx::DataSegment data_segment(Memories& memories, uint32_t most);
+  void post_one_receive(Memories& memories);
+  void note_completion(const std::byte* last_byte);
 
   hw::Hca& hca_;
   Random& random_;
-  const hw::QpType type_;
+  const Shape shape_;
+  const uint32_t noise_;
   alignas(64) uint32_t qp_doorbell_[2] = {};
   alignas(64) uint32_t cq_doorbell_[2] = {};
   alignas(64) uint32_t srq_doorbell_[2] = {};
-  std::vector<std::byte> send_, receive_, completions_, spare_completions_;
+  std::vector<std::byte> send_, receive_, completions_;
   uint64_t taken_[16] = {};
-  uint32_t completion_entries_ = kCompletions;
+  uint32_t completion_entries_;
   uint32_t send_counter_ = 0, receive_counter_ = 0, consumed_ = 0;
+  uint32_t send_done_ = 0, receive_done_ = 0;  ///< as far as completions tell
   hw::Cq* cq_ = nullptr;
   hw::Srq* srq_ = nullptr;
   hw::Qp* qp_ = nullptr;

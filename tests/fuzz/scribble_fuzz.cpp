@@ -1,77 +1,61 @@
 // SPDX-License-Identifier: MIT
 // A process scribbles over its shared memory, its own and what it may write of its peer's, in the midst of
-// traffic. The peer polls on: its queue pairs may fail, but it neither crashes nor hangs, and its next peer
-// is served. usage: scribble_fuzz [--seconds N] [--seed N]
+// traffic. The peer polls on: its queue pairs may fail, but it neither crashes nor hangs, its next peer is
+// served, and `verbatim status` and `explain` stand it as well. usage: scribble_fuzz [--seconds N] [--seed N]
+#include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <string>
-#include <vector>
+#include <thread>
 
-#include "tests/fuzz/random.h"
+#include "tests/fuzz/vandal.h"
 #include "tests/stress/traffic.h"
 
 using namespace verbatim::stress;
 using verbatim::fuzz::Random;
+using verbatim::fuzz::Vandal;
 
 namespace {
 
 constexpr uint64_t kScribbleNs = 30 * kMillisecondNs;
 constexpr uint64_t kEndMaxNs = 15 * kSecondNs;
-constexpr size_t kHeaderBytes = 1 << 20;  ///< of each file: headers, counters, ring controls, the first rings
+constexpr uint64_t kToolMaxNs = 30 * kSecondNs;
+constexpr uint32_t kToolEvery = 8;  ///< rounds
 
-struct Span {
-  std::byte* base;
-  size_t bytes;
+/// What a scribbler does, by its seed.
+struct Habits {
+  bool peers, only_peers, busy;  ///< the peer's memory too, or alone; traffic goes on meanwhile
+  explicit Habits(uint64_t seed) : peers(seed % 4 >= 2), only_peers(seed % 4 == 2), busy(seed / 4 % 2 == 1) {}
 };
-
-/// Writable mappings of shared memory files: before a peer is met this process's own, then also the peers'
-/// inbound ones.
-std::vector<Span> shared_memory() {
-  std::vector<Span> found;
-  FILE* maps = fopen("/proc/self/maps", "re");
-  require(maps, "/proc/self/maps");
-  char line[512];
-  while (fgets(line, sizeof line, maps)) {
-    uint64_t from = 0, to = 0;
-    char rights[5] = "";
-    if (!std::strstr(line, "memfd:verbatim")) continue;
-    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &from, &to, rights) != 3 || rights[1] != 'w')
-      continue;
-    found.push_back({reinterpret_cast<std::byte*>(from), to - from});
-  }
-  fclose(maps);
-  if (found.empty()) fail("no shared memory is mapped");
-  return found;
-}
-
-void scribble(const Span& span, Random& random) {
-  const bool front = random.below(4) != 0;
-  const size_t most = front ? std::min(span.bytes, kHeaderBytes) : span.bytes;
-  const size_t at = random.next() % most;
-  const size_t bytes = std::min<size_t>(span.bytes - at, random.one_in(2) ? 8 : 1 + random.below(4096));
-  random.fill(span.base + at, bytes);
-}
 
 /// Meets the victim, then writes nonsense until it is killed.
 int run_scribbler(uint64_t seed) {
   Random random(seed);
+  const Habits habits(seed);
   Device device = open_device();
-  const std::vector<Span> own = shared_memory();
+  Vandal vandal(random);
   Traffic traffic(device, seed);
+  traffic.tolerate_any_end();
   if (!traffic.meet(kParentSocket)) return 1;
   const uint64_t began = now_ns();
   while (now_ns() - began < kScribbleNs / 2) traffic.turn();
-  const std::vector<Span> targets = seed % 2 == 0 ? own : shared_memory();
-  for (;;) scribble(targets[random.below(static_cast<uint32_t>(targets.size()))], random);
+  if (habits.peers) vandal.aim_at_peers(habits.only_peers);
+  if (!habits.busy)
+    for (;;) vandal.strike();
+  std::thread([&] {
+    for (;;) vandal.strike();
+  }).detach();
+  for (;;) traffic.turn();
 }
 
 int run_honest(uint64_t seed) {
@@ -86,15 +70,47 @@ int run_honest(uint64_t seed) {
   return 0;
 }
 
+/// Spoilt tables may make the scribbler itself stumble: that is no report on the victim.
+Child start_scribbler(uint64_t seed) {
+  const char* options = std::getenv("ASAN_OPTIONS");
+  const std::string before = options ? options : "";
+  setenv("ASAN_OPTIONS", "log_path=stderr", 1);
+  const Child peer = start_self("--scribbler", std::to_string(seed).c_str());
+  setenv("ASAN_OPTIONS", before.c_str(), 1);
+  return peer;
+}
+
+/// What the tool shows of such a process may be nonsense, too, but it shows it and ends.
+void look_at_it(Traffic& traffic, uint64_t seed) {
+  const bool odd = seed % kToolEvery == 1;
+  char program[] = VERBATIM_TEST_TOOL, status[] = "status", json[] = "--json", explain[] = "explain";
+  char* const arguments[] = {program, odd ? explain : status, odd ? nullptr : json, nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t pid = -1;
+  errno = posix_spawn(&pid, program, &actions, nullptr, arguments, environ);
+  require(errno == 0, "posix_spawn of the tool");
+  posix_spawn_file_actions_destroy(&actions);
+  int ended = 0;
+  const uint64_t began = now_ns();
+  while (waitpid(pid, &ended, WNOHANG) == 0) {
+    traffic.turn();
+    if (now_ns() - began > kToolMaxNs) fail("seed %" PRIu64 ": verbatim %s hangs", seed, arguments[1]);
+  }
+  if (ended != 0) fail("seed %" PRIu64 ": verbatim %s ended with status 0x%x", seed, arguments[1], ended);
+}
+
 /// The victim's life with one scribbler: traffic before, during and after, until its queue pairs have ended.
 void suffer(const Device& device, uint64_t seed) {
-  const Child peer = start_self("--scribbler", std::to_string(seed).c_str());
+  const Child peer = start_scribbler(seed);
   {
     Traffic traffic(device, seed + 1);
     traffic.tolerate_any_end();
     if (!traffic.meet(peer.socket)) fail("seed %" PRIu64 ": the scribbler did not come up", seed);
     const uint64_t began = now_ns();
     while (now_ns() - began < kScribbleNs) traffic.turn();
+    if (seed % kToolEvery < 2) look_at_it(traffic, seed);
     require(kill(peer.pid, SIGKILL) == 0, "kill");
     reap(peer);
     const uint64_t killed = now_ns();
@@ -130,7 +146,7 @@ int run_victim(uint64_t seed) {
   Device device = open_device();
   suffer(device, seed);
   // Whoever wrote into the victim's own memory may have stopped its other peers as well.
-  if (seed % 2 == 0) recover(device, seed);
+  if (!Habits(seed).peers) recover(device, seed);
   close_device(device);
   return 0;
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// Queue entries written by hand: each kind as it should be, then with something wrong about it.
+#include <algorithm>
+#include <cstring>
+
+#include "tests/fuzz/raw_queues.h"
+
+namespace verbatim::fuzz {
+
+using connectx::kBasicBlock;
+using connectx::kSegmentUnit;
+
+namespace {
+
+constexpr uint32_t kQkey = 0x1234;
+constexpr uint32_t kMulticastQpn = 0xffffff;
+constexpr uint32_t kPiecesMax = 6;
+
+/// Those that every service offers, then those of UC, those of RC, and those that are always refused here.
+constexpr uint8_t kOpcodes[] = {
+    connectx::kOpSend,        connectx::kOpSendImmediate,  connectx::kOpNop,
+    connectx::kOpWrite,       connectx::kOpWriteImmediate, connectx::kOpRead,
+    connectx::kOpCompareSwap, connectx::kOpFetchAdd,       connectx::kOpSendInvalidate,
+    connectx::kOpUmr};
+
+uint32_t offered(hw::QpType type) { return type == hw::QpType::kUd ? 3 : type == hw::QpType::kUc ? 5 : 8; }
+
+bool is_atomic(uint8_t opcode) {
+  return opcode == connectx::kOpCompareSwap || opcode == connectx::kOpFetchAdd;
+}
+
+bool is_remote(uint8_t opcode) {
+  return is_atomic(opcode) || opcode == connectx::kOpRead || opcode == connectx::kOpWrite ||
+         opcode == connectx::kOpWriteImmediate;
+}
+
+}  // namespace
+
+Gid RawQueues::fuzz_group() {
+  Gid group{};
+  group.bytes[0] = 0xff;
+  group.bytes[1] = 0x0e;
+  group.bytes[15] = 0x77;
+  return group;
+}
+
+void RawQueues::write_units(uint32_t index, uint32_t unit, const void* data, uint32_t bytes) {
+  for (uint32_t done = 0; done < bytes; done += kSegmentUnit) {
+    const size_t at =
+        (static_cast<size_t>(index) * kBasicBlock + static_cast<size_t>(unit) * kSegmentUnit + done) %
+        send_.size();
+    std::memcpy(send_.data() + at, static_cast<const char*>(data) + done,
+                std::min(kSegmentUnit, bytes - done));
+  }
+}
+
+bool RawQueues::wrong(uint32_t often) { return noise_ != 0 && random_.one_in(often * noise_); }
+
+connectx::DataSegment RawQueues::data_segment(Memories& memories, uint32_t most) {
+  const Memory& memory = noise_ == 0 ? memories.sound() : memories.pick();
+  connectx::DataSegment segment;
+  const uint32_t length = 1 + random_.below(most);
+  segment.byte_count = length;
+  segment.lkey = memory.mr ? memory.mr->lkey : random_.below(1 << 16);
+  segment.address = reinterpret_cast<uint64_t>(memory.base) + random_.below(Memory::kBytes - length + 1);
+  if (wrong(40)) segment.byte_count = random_.one_in(2) ? 0 : static_cast<uint32_t>(random_.next());
+  if (wrong(20)) segment.address = segment.address + Memory::kBytes / 2;
+  if (wrong(40)) segment.address = random_.next();
+  if (wrong(40)) segment.lkey = static_cast<uint32_t>(random_.next());
+  return segment;
+}
+
+uint32_t RawQueues::build_datagram(uint32_t index, uint32_t unit, const Target& peer) {
+  connectx::DatagramSegment to{};
+  to.qkey = kQkey;
+  to.dest_qpn = connectx::kExtendedAv | peer.qpn;
+  to.hop_limit = 1;
+  to.gid_flow = connectx::kGrhPresent;
+  Gid gid = hca_.gid(0).gid;
+  if (random_.one_in(8)) {
+    gid = fuzz_group();
+    to.dest_qpn = connectx::kExtendedAv | kMulticastQpn;
+  }
+  std::memcpy(to.rgid, &gid, sizeof to.rgid);
+  if (wrong(8)) to.source_gid_index = static_cast<uint8_t>(random_.next());
+  if (wrong(12)) random_.fill(&to, sizeof to);
+  write_units(index, unit, &to, sizeof to);
+  return unit + sizeof to / kSegmentUnit;
+}
+
+uint32_t RawQueues::build_remote(uint32_t index, uint32_t unit, uint8_t opcode, const Target& peer) {
+  connectx::RemoteSegment to{};
+  to.address = peer.address + random_.below(Memory::kBytes / 16) * (wrong(16) ? 1 : 8);
+  to.rkey = peer.rkey;
+  if (wrong(16)) random_.fill(&to, sizeof to);
+  write_units(index, unit++, &to, sizeof to);
+  if (!is_atomic(opcode)) return unit;
+  const connectx::AtomicSegment operands{random_.next(), random_.next()};
+  write_units(index, unit++, &operands, sizeof operands);
+  return unit;
+}
+
+// A local invalidate, or an update that is not offered.
+uint32_t RawQueues::build_update(uint32_t index, uint32_t unit) {
+  connectx::UmrControlSegment update{};
+  connectx::UmrKeySegment key{};
+  update.flags = connectx::kUmrInline;
+  update.key_mask = connectx::kUmrMaskFree;
+  key.free = connectx::kUmrKeyFree;
+  if (wrong(4)) random_.fill(&update, sizeof update);
+  write_units(index, unit, &update, sizeof update);
+  unit += sizeof update / kSegmentUnit;
+  write_units(index, unit, &key, sizeof key);
+  return unit + sizeof key / kSegmentUnit;
+}
+
+// Of every length that an entry holds, zero included, and now and then of one that it does not.
+uint32_t RawQueues::build_inline(uint32_t index, uint32_t unit) {
+  const uint32_t length = random_.below(random_.one_in(3) ? 400 : 40);
+  const connectx::InlineSegment head{connectx::kInlineFlag | (wrong(16) ? random_.below(1u << 31) : length)};
+  std::byte block[kSegmentUnit];
+  random_.fill(block, sizeof block);
+  std::memcpy(block, &head, sizeof head);
+  write_units(index, unit, block, sizeof block);
+  return unit + (sizeof head + length + kSegmentUnit - 1) / kSegmentUnit;
+}
+
+// Every fence, completion mode and solicited bit; the index, opcode modifier, size and queue number may be
+// wrong.
+void RawQueues::build_control(uint32_t index, uint8_t opcode, uint32_t units) {
+  connectx::ControlSegment control{};
+  const uint32_t modifier = wrong(16) ? random_.below(256) : 0;
+  const uint32_t named = wrong(16) ? static_cast<uint32_t>(random_.next()) : index;
+  control.index_opcode = modifier << 24 | (named & 0xffff) << 8 | opcode;
+  control.qpn_ds = qp_->number << 8 | units;
+  control.flags = random_.one_in(4) ? static_cast<uint8_t>(random_.next()) : connectx::kCompletionAlways;
+  if (random_.one_in(4)) control.flags |= static_cast<uint8_t>(random_.below(8) << connectx::kFenceShift);
+  control.immediate = static_cast<uint32_t>(random_.next());
+  if (wrong(24)) control.qpn_ds = qp_->number << 8 | random_.below(64);
+  if (wrong(64)) control.qpn_ds = static_cast<uint32_t>(random_.next());
+  write_units(index, 0, &control, sizeof control);
+}
+
+uint32_t RawQueues::build_send(uint32_t index, Memories& memories, const Target& peer) {
+  const uint32_t kinds = wrong(8) ? sizeof kOpcodes : offered(shape_.type);
+  const uint8_t opcode = wrong(32) ? static_cast<uint8_t>(random_.next()) : kOpcodes[random_.below(kinds)];
+  uint32_t units = 1;
+  if (shape_.type == hw::QpType::kUd) units = build_datagram(index, units, peer);
+  if (is_remote(opcode)) units = build_remote(index, units, opcode, peer);
+  if (opcode == connectx::kOpUmr) units = build_update(index, units);
+  const uint32_t pieces = is_atomic(opcode) && !wrong(4) ? 1 : random_.below(kPiecesMax);
+  for (uint32_t left = pieces; left > 0; left--) {
+    if (!is_atomic(opcode) && opcode != connectx::kOpRead && random_.one_in(4)) {
+      units = build_inline(index, units);
+      continue;
+    }
+    connectx::DataSegment segment = data_segment(memories, random_.one_in(8) ? 16 << 10 : 256);
+    if (is_atomic(opcode)) segment.byte_count = 8 / pieces;
+    write_units(index, units++, &segment, sizeof segment);
+  }
+  units = std::min(units, 63u);
+  build_control(index, opcode, units);
+  return units;
+}
+
+void RawQueues::post_one_receive(Memories& memories) {
+  const uint32_t stride = shape_.receive_stride;
+  std::byte* entry = receive_.data() + receive_counter_ % shape_.receives * stride;
+  uint32_t at = 0;
+  if (srq_) {
+    connectx::SharedNextSegment link{};
+    link.next_index = static_cast<uint16_t>((receive_counter_ + 1) % shape_.receives);
+    if (wrong(40)) random_.fill(&link, sizeof link);
+    std::memcpy(entry, &link, sizeof link);
+    at = sizeof link;
+  }
+  for (uint32_t left = 1 + random_.below(stride / kSegmentUnit); left > 0 && at < stride;
+       left--, at += kSegmentUnit) {
+    const connectx::DataSegment segment = data_segment(memories, Memory::kBytes / 2);
+    std::memcpy(entry + at, &segment, sizeof segment);
+  }
+  const connectx::DataSegment end{0, connectx::kInvalidKey, 0};
+  if (at < stride) std::memcpy(entry + at, &end, sizeof end);
+  if (wrong(20)) random_.fill(entry, stride);
+  receive_counter_++;
+}
+
+}  // namespace verbatim::fuzz
