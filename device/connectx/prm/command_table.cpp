@@ -12,10 +12,9 @@ namespace {
 
 uint64_t key_of(uint16_t opcode, uint32_t mod) { return uint64_t{opcode} << 32 | mod; }
 
-/// "CREATE_CQ: its input has 16 bytes and needs 272"
-std::string length_reason(const CommandInfo& command, const char* which, size_t bytes, uint32_t needed) {
-  return std::string(command.name) + ": its " + which + " has " + std::to_string(bytes) +
-         " bytes and needs " + std::to_string(needed);
+std::string length_reason(const char* which, size_t bytes, uint32_t needed) {
+  return std::string("its ") + which + " has " + std::to_string(bytes) + " bytes and needs " +
+         std::to_string(needed);
 }
 
 std::string unknown_reason(uint16_t opcode) {
@@ -81,7 +80,10 @@ Reply CommandTable::execute(CommandUnit& unit, std::span<const uint8_t> in, std:
   const Known* known =
       look_up(static_cast<uint16_t>(header[MboxIn::opcode]), static_cast<uint16_t>(header[MboxIn::op_mod]));
   Reply reply{known ? known->info : nullptr, run(known, unit, copy.bytes(), out)};
-  if (!reply.result.ok()) std::ranges::fill(out, uint8_t{0});
+  if (!reply.result.ok()) {
+    std::ranges::fill(out, uint8_t{0});
+    if (known) reply.result.reason = std::string(known->info->name) + ": " + reply.result.reason;
+  }
   const Writer<MboxOut> answer(out);
   answer.set(MboxOut::status, reply.result.status);
   answer.set(MboxOut::syndrome, reply.result.syndrome);
@@ -95,11 +97,11 @@ Result CommandTable::run(const Known* known, CommandUnit& unit, std::span<const 
   if (!known)
     return refuse(Status::kBadOpErr, unknown_reason(static_cast<uint16_t>(View<MboxIn>(in)[MboxIn::opcode])));
   const CommandInfo& info = *known->info;
-  if (!known->run) return refuse(Status::kBadOpErr, std::string(info.name) + " is not offered");
+  if (!known->run) return refuse(Status::kBadOpErr, "the device does not offer it");
   if (in.size() < info.in_bytes)
-    return refuse(Status::kBadInpLenErr, length_reason(info, "input", in.size(), info.in_bytes));
+    return refuse(Status::kBadInpLenErr, length_reason("input", in.size(), info.in_bytes));
   if (out.size() < info.out_bytes)
-    return refuse(Status::kBadOutpLenErr, length_reason(info, "output", out.size(), info.out_bytes));
+    return refuse(Status::kBadOutpLenErr, length_reason("output", out.size(), info.out_bytes));
   return known->run(unit, in, out);
 }
 

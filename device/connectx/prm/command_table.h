@@ -46,7 +46,7 @@ constexpr Entry entry() {
 /// What became of a mailbox.
 struct Reply {
   const CommandInfo* command = nullptr;  ///< nullptr: the opcode is unknown
-  Result result;
+  Result result;                         ///< its reason begins with the command's name
 };
 
 /// Decides which handler gets a command. Immutable once made, thus safe for all threads.

@@ -45,7 +45,7 @@ TEST_F(Commands, AProtectionDomainComesAndGoes) {
   dealloc.set(DeallocPdIn::uid, 7);
   EXPECT_TRUE(run(in).result.ok());
   EXPECT_EQ(out, std::vector<uint8_t>(16, 0));
-  EXPECT_EQ(run(in).result.reason, "the context has no protection domain of number 11259137");
+  EXPECT_EQ(run(in).result.reason, "DEALLOC_PD: the context has no protection domain of number 11259137");
 }
 
 TEST_F(Commands, DomainsAndUars) {

@@ -60,12 +60,12 @@ Result access_register(Access& c) {
   const uint32_t number = c.in[AccessRegisterIn::register_id];
   const auto* found = std::ranges::find(kRegisters, number, &Register::number);
   if (found == std::end(kRegisters))
-    return refuse(Status::kBadParamErr, "ACCESS_REGISTER: there is no register " + std::to_string(number));
+    return refuse(Status::kBadParamErr, "there is no register " + std::to_string(number));
   const uint32_t words = found->bits / 32;
   if (c.in.size(AccessRegisterIn::register_data) < words)
-    return refuse(Status::kBadInpLenErr, "ACCESS_REGISTER: the input is shorter than the register");
+    return refuse(Status::kBadInpLenErr, "the input is shorter than the register");
   if (c.out.size(AccessRegisterOut::register_data) < words)
-    return refuse(Status::kBadOutpLenErr, "ACCESS_REGISTER: the output is shorter than the register");
+    return refuse(Status::kBadOutpLenErr, "the output is shorter than the register");
   return found->access(c, c.in.as<RegisterAccess>(AccessRegisterIn::op_mod) == RegisterAccess::kWrite);
 }
 
