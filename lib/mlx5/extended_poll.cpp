@@ -31,8 +31,12 @@ bool step(CompletionQueue& cq) {
 int start_poll(ibv_cq_ex* public_cq, ibv_poll_cq_attr* attributes) {
   CompletionQueue& cq = CompletionQueue::of(public_cq);
   if (attributes->comp_mask != 0) return EINVAL;
-  if (cq.written(__atomic_load_n(&cq.consumed, __ATOMIC_RELAXED)) == nullptr) cq.hca->poll();
   cq.lock.lock();
+  if (cq.written(cq.consumed) == nullptr) {
+    cq.lock.unlock();
+    cq.hca->poll();
+    cq.lock.lock();
+  }
   if (step(cq)) return 0;
   cq.publish_consumed();
   cq.lock.unlock();

@@ -138,12 +138,13 @@ bool describe(CompletionQueue& cq, const Cqe& cqe, ibv_wc& wc) {
 
 int poll_cq(ibv_cq* public_cq, int count, ibv_wc* wc) {
   CompletionQueue& cq = CompletionQueue::of(public_cq);
-  // A stale index only costs a look at what has arrived.
-  if (cq.written(__atomic_load_n(&cq.consumed, __ATOMIC_RELAXED)) == nullptr) {
+  // Under the lock even for a look: another thread may be moving the queue to another ring.
+  std::unique_lock guard(cq.lock);
+  if (cq.written(cq.consumed) == nullptr) {
+    guard.unlock();
     cq.hca->poll();
-    if (cq.written(__atomic_load_n(&cq.consumed, __ATOMIC_RELAXED)) == nullptr) return 0;
+    guard.lock();
   }
-  const std::lock_guard guard(cq.lock);
   int found = 0;
   bool any = false;
   while (found < count) {
