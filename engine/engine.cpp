@@ -154,8 +154,15 @@ uint32_t Engine::progress_locked() {
 
 uint64_t Engine::step(uint64_t now_ns) {
   std::lock_guard<SpinLock> hold(progress_lock_);
-  const uint32_t done = progress_locked();
-  if (done > 0) return now_ns;
+  return progress_locked() > 0 ? now_ns : tick_locked(now_ns);
+}
+
+uint64_t Engine::tick(uint64_t now_ns) {
+  std::lock_guard<SpinLock> hold(progress_lock_);
+  return tick_locked(now_ns);
+}
+
+uint64_t Engine::tick_locked(uint64_t now_ns) {
   bool timed;
   {
     std::lock_guard<SpinLock> hold_list(list_lock_);
@@ -163,8 +170,9 @@ uint64_t Engine::step(uint64_t now_ns) {
   }
   const uint64_t exact = deadline_ns_.load(std::memory_order_relaxed);
   if (!timed) return exact;
-  if (now_ns < last_tick_ns_ + kTickNs) return std::min(exact, last_tick_ns_ + kTickNs);
-  last_tick_ns_ = now_ns;
+  const bool due = now_ns >= last_tick_ns_ + kTickNs;
+  if (!due && now_ns < exact) return std::min(exact, last_tick_ns_ + kTickNs);
+  if (due) last_tick_ns_ = now_ns;
   return run_timers(now_ns);
 }
 

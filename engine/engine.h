@@ -72,6 +72,8 @@ class Engine final : public wire::Receiver {
   uint32_t progress();
   /// progress and due timers at `now_ns`; returns when to call again (kNever: not before something arrives).
   uint64_t step(uint64_t now_ns);
+  /// The timers alone; returns the same.
+  uint64_t tick(uint64_t now_ns);
 
   /// Counts calls of progress by program threads: the engine thread stays out of the way while this moves.
   uint32_t program_polls() const { return program_polls_.load(std::memory_order_relaxed); }
@@ -119,6 +121,7 @@ class Engine final : public wire::Receiver {
   uint32_t send_owed();
   void flush_errored();
   uint32_t progress_locked();
+  uint64_t tick_locked(uint64_t now_ns);
   uint64_t run_timers(uint64_t now_ns);
   void forget(QueuePair& qp);
   bool deliver_multicast(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);

@@ -57,29 +57,35 @@ void EngineThread::wake() {
 void EngineThread::run() {
   uint32_t polls_seen = engine_.program_polls();
   uint64_t watch_ns = kWatchMinNs, worked_ns = 0;
+  bool called = true;
   while (!stop_.load(std::memory_order_relaxed)) {
     const uint64_t now = clock_.now_ns();
-    const uint64_t next = engine_.step(now);
     const uint32_t polls = engine_.program_polls();
+    if (!called && polls != polls_seen) {
+      polls_seen = polls;
+      called = sleep(std::min(engine_.tick(now), now + watch_ns), now);
+      watch_ns = std::min(watch_ns * 2, kWatchMaxNs);
+      continue;
+    }
+    called = false;
+    const uint64_t next = engine_.step(now);
     if (next <= now) {
       worked_ns = now;
       sched_yield();
-    } else if (polls != polls_seen) {
-      polls_seen = polls;
-      sleep(std::min(next, now + watch_ns), now);
-      watch_ns = std::min(watch_ns * 2, kWatchMaxNs);
     } else if (now < worked_ns + kLingerNs) {
       sched_yield();
     } else {
       watch_ns = kWatchMinNs;
       fabric_.want_wake(true);
-      if (!fabric_.pending()) sleep(next, now);
+      if (!fabric_.pending()) called = sleep(next, now);
     }
   }
 }
 
-void EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
+// True when something called for this thread, false when time is up.
+bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
   if (agent_.fd() < 0) until_ns = std::min(until_ns, now_ns + kAgentRetryNs);
+  bool called = true;
   asleep_.store(true, std::memory_order_seq_cst);
   if (!wanted_.exchange(false, std::memory_order_seq_cst)) {
     pollfd files[2] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}};
@@ -89,6 +95,7 @@ void EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
     wait.tv_nsec = static_cast<long>(span % 1'000'000'000);
     const int ready = ppoll(files, 2, until_ns == kNever ? nullptr : &wait, nullptr);
     asleep_.store(false, std::memory_order_relaxed);
+    called = ready > 0;
     uint64_t count;
     if (ready > 0 && files[0].revents) (void)!read(fabric_.wake_fd(), &count, sizeof count);
     if ((ready > 0 && files[1].revents) || files[1].fd < 0) agent_.handle_notices(notices_);
@@ -100,6 +107,7 @@ void EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
     }
   }
   asleep_.store(false, std::memory_order_relaxed);
+  return called;
 }
 
 }  // namespace verbatim::runtime

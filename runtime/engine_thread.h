@@ -15,7 +15,8 @@ namespace verbatim::runtime {
 /// Runs the engine when no program thread does, and sleeps when there is nothing to run.
 ///
 ///  work found            -> again at once, and for a short while after
-///  program threads poll  -> stay away, look again after a while (1 to 4 ms)
+///  program threads poll  -> stay away but for the slow timers, look again after a while (1 to 4 ms): what it
+///                           took in would use up receive requests faster than the program posts them
 ///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
 ///
 /// All signals are blocked in it but those that a fault raises.
@@ -32,7 +33,7 @@ class EngineThread {
 
  private:
   void run();
-  void sleep(uint64_t until_ns, uint64_t now_ns);
+  bool sleep(uint64_t until_ns, uint64_t now_ns);
 
   engine::Engine& engine_;
   wire::shm::ShmFabric& fabric_;
