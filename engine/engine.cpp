@@ -316,7 +316,6 @@ void Engine::flush_errored() {
 
 bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                         wire::Segment* answer) {
-  AccessScope scope(guard_);
   if (segment.dest_qpn == kMulticastQpn) return deliver_multicast(from, segment, payload);
   QueuePair* qp = find(segment.dest_qpn);
   if (qp && is_reply(segment.operation)) {

@@ -85,6 +85,8 @@ class Engine final : public wire::Receiver {
   void explain_aloud(bool on) { explain_aloud_ = on; }
 
   // wire::Receiver
+  uint32_t enter() override { return guard_.enter(); }
+  void leave(uint32_t ticket) override { guard_.leave(ticket); }
   bool on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                   wire::Segment* answer) override;
   void on_room(wire::Channel& channel) override;

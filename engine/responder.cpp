@@ -185,9 +185,11 @@ Responder::Verdict Responder::begin(const Segment& segment) {
     return refuse(wire::kNakInvalidRequest, "a message begins inside another");
   message_ = Progress{};
   message_.is_write = segment.operation == Operation::kWrite;
-  message_.address = segment.remote_address;
-  message_.rkey = segment.rkey;
   message_.total = segment.total_length;
+  if (message_.is_write) {
+    message_.address = segment.remote_address;
+    message_.rkey = segment.rkey;
+  }
   if (!message_.is_write)
     if (const Verdict verdict = take_work(false); verdict != Verdict::kDone) return verdict;
   message_.active = true;
@@ -339,7 +341,7 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   completion.src_qpn = segment.src_qpn;
   completion.service_level = segment.service_level;
   completion.has_grh = segment.has_grh;
-  completion.is_ipv4 = segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();
+  completion.is_ipv4 = segment.has_grh && segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();
   qp_.spec().sink->complete(completion);
 }
 

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/asymmetric_fence.h"
+
 namespace verbatim::runtime {
 
 namespace {
@@ -18,6 +20,7 @@ constexpr uint64_t kLingerNs = 30'000;       ///< keep looking this long after w
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
 constexpr uint64_t kSweepNs = 20'000'000;        ///< how often dead peers are looked for at most
+constexpr uint64_t kDoubtfulSleepNs = 50'000'000;  ///< where a wake-up may be missed
 constexpr uint64_t kAgentRetryNs = 200'000'000;  ///< between tries to find a lost agent
 
 }  // namespace
@@ -55,6 +58,7 @@ void EngineThread::wake() {
 }
 
 void EngineThread::run() {
+  register_for_heavy_fences();  // here, because it may take the kernel a while
   uint32_t polls_seen = engine_.program_polls();
   uint64_t watch_ns = kWatchMinNs, worked_ns = 0;
   bool called = true;
@@ -85,6 +89,7 @@ void EngineThread::run() {
 // True when something called for this thread, false when time is up.
 bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
   if (agent_.fd() < 0) until_ns = std::min(until_ns, now_ns + kAgentRetryNs);
+  if (!fabric_.wakes_are_certain()) until_ns = std::min(until_ns, now_ns + kDoubtfulSleepNs);
   bool called = true;
   asleep_.store(true, std::memory_order_seq_cst);
   if (!wanted_.exchange(false, std::memory_order_seq_cst)) {

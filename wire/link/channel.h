@@ -68,6 +68,9 @@ class Channel {
 class Receiver {
  public:
   virtual ~Receiver() = default;
+  /// Brackets a run of on_segment calls of one thread.
+  virtual uint32_t enter() = 0;
+  virtual void leave(uint32_t ticket) = 0;
   /// One segment has arrived. With `answer` non-null (loopback) the reply goes there and true is returned;
   /// false: none. The segment is a private copy, the payload is checked for its length, nothing else about it
   /// is trusted.

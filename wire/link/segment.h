@@ -63,6 +63,9 @@ enum Syndrome : uint8_t {
 
 /// One unit of transfer between two queue pairs, in host form: a whole message on the same host, one packet
 /// on an Ethernet wire. Links serialise it; transports see only this.
+///
+/// Fields without an initial value mean something only with the operation or transport named beside them: a segment is
+/// made for every message, and clearing all of it would cost more than the rest of a small one.
 struct Segment {
   Operation operation{};
   Transport transport{};
@@ -80,21 +83,21 @@ struct Segment {
   uint32_t immediate = 0;  ///< immediate data (as the program gave it, network order) or R_Key
   uint32_t ack_psn = 0;    ///< with kAcknowledges: newest PSN received in order
   uint32_t msn = 0;        ///< kAck and responses
-  // RETH and AtomicETH
-  uint64_t remote_address = 0;
-  uint32_t rkey = 0;
-  uint32_t total_length = 0;  ///< RETH DMA length: of the whole message
-  uint64_t swap_or_add = 0;   ///< also the original value in kAtomicResponse
-  uint64_t compare = 0;
-  // DETH and GRH (transport kUd)
-  uint32_t qkey = 0;
-  uint32_t flow_label = 0;
-  uint8_t traffic_class = 0;
-  uint8_t hop_limit = 0;
-  GidType gid_type = GidType::kRoceV2;
+  uint32_t total_length = 0;  ///< requests: of the whole message (RETH DMA length)
   bool has_grh = false;
-  Gid source_gid;
-  Gid dest_gid;
+  // RETH: kWrite, kReadRequest, kCompareSwap, kFetchAdd
+  uint64_t remote_address;
+  uint32_t rkey;
+  // AtomicETH: kCompareSwap, kFetchAdd, kAtomicResponse
+  uint64_t swap_or_add;  ///< also the original value in kAtomicResponse
+  uint64_t compare;
+  // DETH and GRH: transport kUd
+  uint32_t qkey;
+  uint32_t flow_label;
+  uint8_t traffic_class;
+  uint8_t hop_limit;
+  GidType gid_type;
+  Gid source_gid, dest_gid;
 
   bool has(SegmentFlag f) const { return (flags & f) != 0; }
 };

@@ -28,28 +28,31 @@ T take(const std::byte*& at) {
 
 }  // namespace
 
+namespace {
+
+// What each operation cannot be without.
+constexpr uint8_t kOperationForms[] = {
+    0,                        // kSend
+    kHasRemote,               // kWrite
+    kHasRemote,               // kReadRequest
+    0,                        // kReadResponse
+    kHasRemote | kHasAtomic,  // kCompareSwap
+    kHasRemote | kHasAtomic,  // kFetchAdd
+    kHasAtomic,               // kAtomicResponse
+    0,                        // kAck
+};
+static_assert(sizeof kOperationForms == static_cast<size_t>(Operation::kAck) + 1);
+
+uint8_t needed_form(Operation operation, Transport transport) {
+  return kOperationForms[static_cast<uint8_t>(operation)] | (transport == Transport::kUd ? kHasDatagram : 0);
+}
+
+}  // namespace
+
 uint8_t form_of(const Segment& segment) {
-  uint8_t form = static_cast<uint8_t>(segment.transport);
-  if (segment.base_psn != segment.psn || segment.packets != 1) form |= kHasSequence;
-  switch (segment.operation) {
-    case Operation::kWrite:
-    case Operation::kReadRequest:
-      form |= kHasRemote;
-      break;
-    case Operation::kCompareSwap:
-    case Operation::kFetchAdd:
-      form |= kHasRemote | kHasAtomic;
-      break;
-    case Operation::kAtomicResponse:
-      form |= kHasAtomic;
-      break;
-    case Operation::kSend:
-    case Operation::kReadResponse:
-    case Operation::kAck:
-      break;
-  }
-  if (segment.transport == Transport::kUd) form |= kHasDatagram;
-  return form;
+  const bool sequence = segment.base_psn != segment.psn || segment.packets != 1;
+  return static_cast<uint8_t>(static_cast<uint8_t>(segment.transport) | (sequence ? kHasSequence : 0) |
+                              needed_form(segment.operation, segment.transport));
 }
 
 uint32_t head_bytes(uint8_t form) {
@@ -91,6 +94,8 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
     return false;
   s.operation = static_cast<Operation>(header.operation);
   s.transport = static_cast<Transport>(transport);
+  const uint8_t needed = needed_form(s.operation, s.transport);
+  if ((header.form & needed) != needed) return false;
   s.flags = header.flags;
   s.syndrome = header.syndrome;
   s.service_level = header.service_level;

@@ -40,6 +40,7 @@ struct InboundHeader {
   static constexpr uint64_t kMagic = 0x564552494e423031;
   uint64_t magic;
   alignas(64) std::atomic<uint32_t> attention;  ///< 1: wake me after a push
+  std::atomic<uint32_t> fences_alone;           ///< 1: the owner cannot run heavy fences, senders must fence
   alignas(64) std::atomic<uint32_t> changes;    ///< grows when `senders` changes
   std::atomic<uint64_t> senders[kSlotsMax / 64];
 };

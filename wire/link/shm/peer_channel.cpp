@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/asymmetric_fence.h"
 #include "base/fault_copy.h"
 #include "wire/link/shm/cross_memory.h"
 
@@ -151,8 +152,9 @@ SendResult PeerChannel::send_pulled(const Segment& segment, uint8_t form, const 
 // The stamp must be visible before the attention word is read, or a receiver that falls asleep between the
 // two is missed.
 void PeerChannel::pushed() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::atomic<uint32_t>& attention = inbound().header.attention;
+  InboundHeader& header = inbound().header;
+  light_fence(header.fences_alone.load(std::memory_order_relaxed) != 0);
+  std::atomic<uint32_t>& attention = header.attention;
   if (attention.load(std::memory_order_relaxed) != 0 && attention.exchange(0) != 0) nudge();
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/asymmetric_fence.h"
 #include "wire/link/shm/cross_memory.h"
 #include "wire/link/shm/payloads.h"
 
@@ -64,6 +65,10 @@ void ShmFabric::attach(Neighborhood& neighborhood, uint32_t slot, uint64_t gener
   prefix().slot = slot;
   prefix().generation = generation;
   add_own_slot(slot);
+}
+
+bool ShmFabric::wakes_are_certain() const {
+  return inbound().header.fences_alone.load(std::memory_order_relaxed) == 0;
 }
 
 void ShmFabric::set_receiver(Receiver& receiver) {
@@ -173,6 +178,7 @@ void ShmFabric::tell_room(Receiver& receiver) {
 uint32_t ShmFabric::drain(Sender& sender, Receiver& receiver, uint32_t budget) {
   uint32_t done = 0;
   bool wake = false, drained = false;
+  const uint32_t ticket = receiver.enter();
   while (done < budget && !sender.channel->dead()) {
     EntryHeader header;
     const std::byte* memory = nullptr;
@@ -188,6 +194,7 @@ uint32_t ShmFabric::drain(Sender& sender, Receiver& receiver, uint32_t budget) {
     wake |= sender.reader.consume(header);
     done++;
   }
+  receiver.leave(ticket);
   if (drained && done > 0) wake |= sender.reader.publish_head();
   if (wake) sender.channel->nudge();
   return done;
@@ -251,7 +258,9 @@ void ShmFabric::refresh_senders() {
 bool ShmFabric::want_wake(bool on) {
   std::atomic<uint32_t>& attention = inbound().header.attention;
   if ((attention.load(std::memory_order_relaxed) != 0) == on) return on;
-  return attention.exchange(on ? 1 : 0, std::memory_order_seq_cst) != 0;
+  const bool before = attention.exchange(on ? 1 : 0, std::memory_order_seq_cst) != 0;
+  if (on && !heavy_fence()) inbound().header.fences_alone.store(1, std::memory_order_seq_cst);
+  return before;
 }
 
 void ShmFabric::drop_sender(uint32_t slot) {

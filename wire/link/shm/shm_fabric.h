@@ -31,6 +31,9 @@ class ShmFabric final : public Fabric {
   int wake_fd() const { return wake_; }
   /// The agent has given this process a slot. Before any other use.
   void attach(Neighborhood& neighborhood, uint32_t slot, uint64_t generation);
+  /// False: the kernel does not let this process fence its senders, so that one that began to send while this one fell
+  /// asleep may have overlooked the wish to be woken; sleep for bounded times.
+  bool wakes_are_certain() const;
   void set_receiver(Receiver& receiver);
   /// Numbers of a further slot belong to this process as well.
   void add_own_slot(uint32_t slot);
