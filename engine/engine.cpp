@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kArrivalsPerProgress = 256;
 constexpr uint32_t kAcksHeldBack = 32;    ///< messages that one acknowledgement may wait for
+constexpr uint32_t kAckLooks = 16;        ///< empty looks that one which nobody asked for waits
 constexpr uint64_t kTickNs = 50'000'000;  ///< how late a coarse timer may be noticed
 constexpr uint32_t kMulticastQpn = 0xffffff;
 
@@ -130,18 +131,23 @@ uint32_t Engine::progress() {
                      !any_errored_.load(std::memory_order_relaxed) &&
                      deadline_ns_.load(std::memory_order_relaxed) == kNever && !fabric_.pending();
   if (quiet || !progress_lock_.try_lock()) return 0;
-  const uint32_t done = progress_locked();
+  const uint32_t done = progress_locked(true);
   progress_lock_.unlock();
   return done;
 }
 
-uint32_t Engine::progress_locked() {
+// Acknowledgements are cumulative, so they are held back while more messages wait. One that the requester did not ask
+// for waits a little longer, if the caller is going to look again soon.
+bool Engine::owed_is_due(bool arrived, bool patient) {
+  if (owed_when_ == Owed::kAtOnce || owed_ >= kAcksHeldBack) return true;
+  if (arrived) owed_looks_ = 0;
+  if (fabric_.pending()) return false;
+  return owed_when_ == Owed::kSoon || !patient || ++owed_looks_ >= kAckLooks;
+}
+
+uint32_t Engine::progress_locked(bool patient) {
   uint32_t done = fabric_.poll(*this, kArrivalsPerProgress);
-  // Acknowledgements are held back while more messages wait: they are cumulative. Never beyond that: the
-  // program may end as soon as it has seen a message, and its peer must not take that for a loss.
-  if (any_owers_.load(std::memory_order_relaxed) &&
-      (owed_urgent_ || owed_ >= kAcksHeldBack || !fabric_.pending()))
-    done += send_owed();
+  if (any_owers_.load(std::memory_order_relaxed) && owed_is_due(done > 0, patient)) done += send_owed();
   if (any_ready_.load(std::memory_order_acquire)) done += run_ready();
   if (any_errored_.load(std::memory_order_relaxed)) flush_errored();
   const uint64_t deadline = deadline_ns_.load(std::memory_order_relaxed);
@@ -154,7 +160,7 @@ uint32_t Engine::progress_locked() {
 
 uint64_t Engine::step(uint64_t now_ns) {
   std::lock_guard<SpinLock> hold(progress_lock_);
-  return progress_locked() > 0 ? now_ns : tick_locked(now_ns);
+  return progress_locked(false) > 0 ? now_ns : tick_locked(now_ns);
 }
 
 uint64_t Engine::tick(uint64_t now_ns) {
@@ -242,9 +248,9 @@ uint32_t Engine::run_ready() {
   return count;
 }
 
-void Engine::owe_ack(QueuePair& qp, bool urgent) {
+void Engine::owe_ack(QueuePair& qp, Owed when) {
   owed_++;
-  owed_urgent_ |= urgent;
+  owed_when_ = std::max(owed_when_, when);
   if (qp.responder().owing) return;
   qp.responder().owing = true;
   owers_.push_back(&qp);
@@ -254,8 +260,8 @@ void Engine::owe_ack(QueuePair& qp, bool urgent) {
 uint32_t Engine::send_owed() {
   running_.swap(owers_);
   any_owers_.store(false, std::memory_order_relaxed);
-  owed_ = 0;
-  owed_urgent_ = false;
+  owed_ = owed_looks_ = 0;
+  owed_when_ = Owed::kLater;
   const uint32_t count = static_cast<uint32_t>(running_.size());
   for (QueuePair* qp : running_) {
     const uint32_t room = room_epoch();

@@ -75,6 +75,9 @@ class Engine final : public wire::Receiver {
   /// The timers alone; returns the same.
   uint64_t tick(uint64_t now_ns);
 
+  /// Held while queue pairs are run; whoever delivers arrivals otherwise than by progress holds it too.
+  SpinLock& progress_lock() { return progress_lock_; }
+
   /// Counts calls of progress by program threads: the engine thread stays out of the way while this moves.
   uint32_t program_polls() const { return program_polls_.load(std::memory_order_relaxed); }
   void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
@@ -101,8 +104,13 @@ class Engine final : public wire::Receiver {
   void set_timer(QueuePair& qp, uint64_t deadline_ns, bool listed);
   /// Receive requests posted to it from now on are flushed.
   void note_errored(QueuePair& qp);
-  /// Owes an acknowledgement or response, sent at the end of the present drain.
-  void owe_ack(QueuePair& qp, bool urgent);
+  enum class Owed : uint8_t {
+    kLater,   ///< when some have gathered, or nothing else arrives for a while
+    kSoon,    ///< when all that has arrived is dealt with
+    kAtOnce,  ///< a response or refusal
+  };
+  /// Owes an acknowledgement or response.
+  void owe_ack(QueuePair& qp, Owed when);
   /// A channel refused the queue pair's segment: run it again when there is room.
   /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
   void wait_for_room(QueuePair& qp, uint32_t epoch);
@@ -122,7 +130,8 @@ class Engine final : public wire::Receiver {
   uint32_t run_ready();
   uint32_t send_owed();
   void flush_errored();
-  uint32_t progress_locked();
+  uint32_t progress_locked(bool patient);
+  bool owed_is_due(bool arrived, bool patient);
   uint64_t tick_locked(uint64_t now_ns);
   uint64_t run_timers(uint64_t now_ns);
   void forget(QueuePair& qp);
@@ -149,8 +158,10 @@ class Engine final : public wire::Receiver {
   std::vector<QueuePair*> roomless_;
   std::vector<QueuePair*> timed_;
   std::vector<QueuePair*> owers_;
-  uint32_t owed_ = 0;         ///< acknowledgements owed since they were last sent; progress_lock_
-  bool owed_urgent_ = false;  ///< a refusal or response among them; progress_lock_
+  // Of the acknowledgements owed since they were last sent; progress_lock_.
+  uint32_t owed_ = 0;        ///< how many messages
+  uint32_t owed_looks_ = 0;  ///< empty looks since the last of them
+  Owed owed_when_ = Owed::kLater;
   std::vector<QueuePair*> errored_;
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
   std::atomic<bool> any_ready_{false}, any_owers_{false}, any_errored_{false};

@@ -204,13 +204,19 @@ wire::Channel* Requester::channel() {
   return channel_;
 }
 
+// Somebody waits for this message to end, or soon will for room in the window.
+bool Requester::wants_acknowledgement(const Message& message) const {
+  return message.work.signaled || qp_.state() != QpState::kRts || (window_count_ & (window_mask_ >> 1)) == 0;
+}
+
 Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   const SendWork& work = message.work;
   const bool last = awaits_response(work.opcode) || sent_bytes_ + chunk == message.length;
   Segment segment;
   segment.operation = operation_of(work.opcode);
   segment.transport = qp_.transport();
-  segment.flags = (sent_bytes_ == 0 ? wire::kFirst : 0) | (last ? wire::kLast | wire::kAckRequest : 0);
+  segment.flags = (sent_bytes_ == 0 ? wire::kFirst : 0) | (last ? wire::kLast : 0);
+  if (last && wants_acknowledgement(message)) segment.flags |= wire::kAckRequest;
   if (last && work.solicited) segment.flags |= wire::kSolicited;
   if (last && (work.opcode == Opcode::kSendImmediate || work.opcode == Opcode::kWriteImmediate))
     segment.flags |= wire::kImmediate;

@@ -76,6 +76,7 @@ class Requester {
   Step finish_local_only(Message& message);
   Step fail_local(uint32_t index, uint32_t next, const SendWork& work, Status status, const char* why);
   Status check(Message& message, const char*& why);
+  bool wants_acknowledgement(const Message& message) const;
   wire::Segment make_segment(const Message& message, uint32_t chunk) const;
   bool try_direct(Message& message);
   bool peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address);

@@ -102,7 +102,9 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   if (!answer) {
     may_owe_.store(ack_due_ || !responses_.empty(), std::memory_order_relaxed);
     if (ack_due_ || !responses_.empty())
-      engine_.owe_ack(qp_, !responses_.empty() || (due_syndrome_ & 0x60) != 0);
+      engine_.owe_ack(qp_, !responses_.empty() || (due_syndrome_ & 0x60) != 0 ? Engine::Owed::kAtOnce
+                           : segment.has(wire::kAckRequest)                    ? Engine::Owed::kSoon
+                                                                               : Engine::Owed::kLater);
     return ack_due_;
   }
   if (verdict == Verdict::kDone && is_read_or_atomic(segment.operation)) {

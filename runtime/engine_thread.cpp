@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <mutex>
 
 #include "base/asymmetric_fence.h"
 
@@ -107,7 +108,10 @@ bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
     const uint64_t now = clock_.now_ns();
     if (now - swept_ns_ > kSweepNs && ready > 0) {
       swept_ns_ = now;
-      fabric_.sweep(engine_);
+      {
+        std::lock_guard<SpinLock> hold(engine_.progress_lock());
+        fabric_.sweep(engine_);
+      }
       fabric_.reclaim([this] { let_go_of_the_dead(engine_, clock_); });
     }
   }

@@ -62,7 +62,10 @@ class Process final : public engine::Host, public agent::NoticeSink {
 
   // agent::NoticeSink, on the engine thread
   void on_gone(uint32_t slot, uint64_t generation) override {
-    fabric_->peer_gone(slot, generation, *engine_);
+    {
+      std::lock_guard<SpinLock> hold(engine_->progress_lock());
+      fabric_->peer_gone(slot, generation, *engine_);
+    }
     fabric_->reclaim([this] { let_go_of_the_dead(*engine_, clock_); });
   }
   void on_gids_changed() override { tell(hw::AsyncEvent::kGidChange); }

@@ -9,8 +9,8 @@
 //
 // A ring is an array of 64-byte slots with one producing process. An entry takes consecutive slots; the first
 // begins with a stamp that is stored last and names the entry's position, so that a consumer touches one
-// cache line for a small message. Before an entry is stamped, the stamp of the slot behind it is cleared:
-// payload bytes of an earlier lap can never look like a stamp. One slot therefore always stays free.
+// cache line for a small message. Before an entry is stamped, the slot behind it is made sure not to
+// look stamped: payload bytes of an earlier lap are cleared there. One slot therefore always stays free.
 
 #include <atomic>
 #include <cstddef>

@@ -45,10 +45,21 @@ std::byte* RingWriter::reserve(uint32_t count) {
   return reinterpret_cast<std::byte*>(&slots_[tail_ % kRingSlots]);
 }
 
+// The slot behind the entry belongs to the next one, and the consumer waits on it: it is written now only if it must.
 void RingWriter::publish(uint32_t count) {
-  slots_[(tail_ + count) % kRingSlots].stamp.store(0, std::memory_order_relaxed);
+  const uint32_t behind = (tail_ + count) % kRingSlots;
+  if (foreign_[behind / 64] >> (behind % 64) & 1) {
+    slots_[behind].stamp.store(0, std::memory_order_relaxed);
+    foreign_[behind / 64] &= ~(1ull << (behind % 64));
+  }
+  note_contents(tail_ % kRingSlots, count);
   slots_[tail_ % kRingSlots].stamp.store(stamp_of(tail_), std::memory_order_release);
   tail_ += count;
+}
+
+void RingWriter::note_contents(uint32_t first, uint32_t count) {
+  foreign_[first / 64] &= ~(1ull << (first % 64));
+  for (uint32_t slot = first + 1; slot < first + count; slot++) foreign_[slot / 64] |= 1ull << (slot % 64);
 }
 
 RingReader::Next RingReader::next(EntryHeader& header, const std::byte*& memory, uint32_t& bytes) {
@@ -73,6 +84,8 @@ RingReader::Next RingReader::next(EntryHeader& header, const std::byte*& memory,
 bool RingReader::consume(const EntryHeader& header) {
   const uint32_t head = head_.load(std::memory_order_relaxed) + header.slots;
   head_.store(head, std::memory_order_relaxed);
+  if (head - published_head_ > kPrefetchAhead)  // behind the producer: what follows is written already
+    __builtin_prefetch(&slots_[(head + kPrefetchAhead) % kRingSlots]);
   return head - published_head_ >= kPublishEvery && publish_head();
 }
 

@@ -26,11 +26,14 @@ class RingWriter {
 
  private:
   uint32_t slots_free();
+  void note_contents(uint32_t first, uint32_t count);
 
   Slot* slots_ = nullptr;
   RingControl* control_ = nullptr;
   uint32_t tail_ = 0;       ///< running position of the next entry
   uint32_t seen_head_ = 0;  ///< consumed as far as is known here
+  /// Bit i: slot i begins with bytes of a payload, which could look like a stamp.
+  uint64_t foreign_[kRingSlots / 64] = {};
 };
 
 /// The consuming end. Trusts nothing that it reads. One thread at a time.
@@ -54,6 +57,7 @@ class RingReader {
 
  private:
   static constexpr uint32_t kPublishEvery = kRingSlots / 4;
+  static constexpr uint32_t kPrefetchAhead = 4;
   Slot* slots_ = nullptr;
   RingControl* control_ = nullptr;
   std::atomic<uint32_t> head_{0};  ///< written by the consumer only
