@@ -95,25 +95,29 @@ std::byte* CompletionRing::entry(uint32_t index) const {
   return static_cast<std::byte*>(ring_.base) + (slot + 1) * ring_.stride - sizeof(Cqe);
 }
 
-// With the lock held: room for one more, or the queue has overrun.
-bool CompletionRing::claim() {
-  if (overrun_.load(std::memory_order_relaxed)) return false;
+// With the lock held: the next entry, cleared but for its last byte, which still says that it is not there; nullptr: the
+// queue has overrun. It is filled in place: copied from elsewhere it would be read back right after it was written, which
+// stalls a processor.
+template <class T>
+T* CompletionRing::claim() {
+  if (overrun_.load(std::memory_order_relaxed)) return nullptr;
   const uint32_t consumed = Be32::from_raw(__atomic_load_n(&doorbell_[0], __ATOMIC_ACQUIRE));
   const uint32_t unread = (produced_ - consumed) & kCqIndexMask;
-  if (unread < ring_.entries || ignore_overrun_) return true;
+  if (unread < ring_.entries || ignore_overrun_) {
+    std::byte* to = entry(produced_);
+    std::memset(to, 0, sizeof(T) - 1);
+    return reinterpret_cast<T*>(to);
+  }
   overrun_.store(true, std::memory_order_relaxed);
   overrun_alarm_.store(true, std::memory_order_relaxed);
   sink_.on_async(hw::AsyncEvent::kCqError, face_.owner);
-  return false;
+  return nullptr;
 }
 
-template <class T>
-void CompletionRing::publish(const T& cqe, uint8_t opcode, bool solicited) {
-  std::byte* to = entry(produced_);
-  std::memcpy(to, &cqe, sizeof cqe - 1);
+void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited) {
   const uint8_t owner = produced_ / ring_.entries & 1;
   const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? 2 : 0) | owner);
-  __atomic_store_n(reinterpret_cast<uint8_t*>(to) + sizeof cqe - 1, last, __ATOMIC_RELEASE);
+  __atomic_store_n(&last_byte, last, __ATOMIC_RELEASE);
   produced_++;
   const bool special = solicited || opcode == kCqeRequestError || opcode == kCqeReceiveError;
   unreported_++;
@@ -130,39 +134,42 @@ void CompletionRing::raise(bool solicited) {
 
 void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter,
                                   uint32_t bytes) {
-  Cqe cqe{};
-  cqe.user_index = user_index;
-  cqe.byte_count = bytes;
-  cqe.timestamp = hardware_ticks();
-  cqe.opcode_qpn = opcode_qpn;
-  cqe.wqe_counter = counter;
   std::lock_guard<SpinLock> hold(lock_);
-  if (claim()) publish(cqe, kCqeRequest, false);
+  Cqe* cqe = claim<Cqe>();
+  if (!cqe) return;
+  cqe->user_index = user_index;
+  cqe->byte_count = bytes;
+  cqe->timestamp = hardware_ticks();
+  cqe->opcode_qpn = opcode_qpn;
+  cqe->wqe_counter = counter;
+  publish(cqe->opcode_owner, kCqeRequest, false);
 }
 
 void CompletionRing::push_receive(const Received& received) {
-  Cqe cqe{};
-  cqe.flags_rqpn = received.flags_rqpn;
-  cqe.user_index = received.user_index;
-  cqe.immediate = Be32::from_raw(received.immediate_raw);
-  cqe.byte_count = received.bytes;
-  cqe.timestamp = hardware_ticks();
-  cqe.opcode_qpn = received.qpn;
-  cqe.wqe_counter = received.counter;
   std::lock_guard<SpinLock> hold(lock_);
-  if (claim()) publish(cqe, received.cqe_opcode, received.solicited);
+  Cqe* cqe = claim<Cqe>();
+  if (!cqe) return;
+  cqe->flags_rqpn = received.flags_rqpn;
+  cqe->user_index = received.user_index;
+  cqe->immediate = Be32::from_raw(received.immediate_raw);
+  cqe->byte_count = received.bytes;
+  cqe->timestamp = hardware_ticks();
+  cqe->opcode_qpn = received.qpn;
+  cqe->wqe_counter = received.counter;
+  publish(cqe->opcode_owner, received.cqe_opcode, received.solicited);
 }
 
 void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8_t detail,
                                 uint32_t opcode_qpn, uint32_t user_index, uint16_t counter) {
-  ErrorCqe cqe{};
-  cqe.user_index = user_index;
-  cqe.vendor_syndrome = detail ? detail : vendor_syndrome_of(status);
-  cqe.syndrome = syndrome_of(status);
-  cqe.opcode_qpn = opcode_qpn;
-  cqe.wqe_counter = counter;
   std::lock_guard<SpinLock> hold(lock_);
-  if (claim()) publish(cqe, cqe_opcode, false);
+  ErrorCqe* cqe = claim<ErrorCqe>();
+  if (!cqe) return;
+  cqe->user_index = user_index;
+  cqe->vendor_syndrome = detail ? detail : vendor_syndrome_of(status);
+  cqe->syndrome = syndrome_of(status);
+  cqe->opcode_qpn = opcode_qpn;
+  cqe->wqe_counter = counter;
+  publish(cqe->opcode_owner, cqe_opcode, false);
 }
 
 // Completions from now on raise the event, those that wait unread do not (ibv_req_notify_cq(3)): a program looks once

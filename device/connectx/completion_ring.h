@@ -42,9 +42,9 @@ class CompletionRing {
 
  private:
   std::byte* entry(uint32_t index) const;
-  bool claim();
   template <class T>
-  void publish(const T& cqe, uint8_t opcode, bool solicited);
+  T* claim();
+  void publish(uint8_t& last_byte, uint8_t opcode, bool solicited);
   void raise(bool solicited);
 
   hw::QueueMemory ring_;

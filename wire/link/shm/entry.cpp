@@ -65,20 +65,20 @@ uint32_t head_bytes(uint8_t form) {
 }
 
 void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
-  EntryHeader header;
-  header.slots = slots;
-  header.operation = static_cast<uint8_t>(s.operation);
-  header.form = form;
-  header.flags = s.flags;
-  header.syndrome = s.syndrome;
-  header.service_level = s.service_level;
-  header.dest_qpn = s.dest_qpn;
-  header.src_qpn = s.src_qpn;
-  header.psn = s.psn;
-  header.length = s.length;
-  header.immediate = is_answer(s.operation) ? s.msn : s.has(kAcknowledges) ? s.ack_psn : s.immediate;
-  std::memcpy(at + sizeof header.stamp, &header.slots, sizeof header - sizeof header.stamp);
-  at += sizeof header;
+  // In place: copied from elsewhere it would be read back right after it was written, which stalls a processor.
+  auto* header = reinterpret_cast<EntryHeader*>(at);
+  header->slots = slots;
+  header->operation = static_cast<uint8_t>(s.operation);
+  header->form = form;
+  header->flags = s.flags;
+  header->syndrome = s.syndrome;
+  header->service_level = s.service_level;
+  header->dest_qpn = s.dest_qpn;
+  header->src_qpn = s.src_qpn;
+  header->psn = s.psn;
+  header->length = s.length;
+  header->immediate = is_answer(s.operation) ? s.msn : s.has(kAcknowledges) ? s.ack_psn : s.immediate;
+  at += sizeof *header;
   if (form & kHasSequence) put(at, SequenceExt{s.base_psn, s.packets, {0, 0}});
   if (form & kHasRemote) put(at, RemoteExt{s.remote_address, s.rkey, s.total_length});
   if (form & kHasAtomic) put(at, AtomicExt{s.swap_or_add, s.compare});
