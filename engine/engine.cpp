@@ -129,7 +129,7 @@ uint32_t Engine::progress() {
   const bool quiet = !any_owers_.load(std::memory_order_relaxed) &&
                      !any_ready_.load(std::memory_order_relaxed) &&
                      !any_errored_.load(std::memory_order_relaxed) &&
-                     deadline_ns_.load(std::memory_order_relaxed) == kNever && !fabric_.pending();
+                     deadline_ns_.load(std::memory_order_relaxed) == kNever && !fabric_.worth_polling();
   if (quiet || !progress_lock_.try_lock()) return 0;
   const uint32_t done = progress_locked(true);
   progress_lock_.unlock();

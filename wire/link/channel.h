@@ -99,6 +99,10 @@ class Fabric {
   /// True when something has arrived that poll would deliver.
   virtual bool pending() const = 0;
 
+  /// The same, for a caller that looks all the time: false for some hundred nanoseconds after arrivals of a one-way
+  /// stream, because messages cost less when several are taken together and their sender is not disturbed.
+  virtual bool worth_polling() = 0;
+
   /// `on`: peers wake this process's engine thread when they send something. Returns the earlier setting.
   virtual bool want_wake(bool on) = 0;
 

@@ -117,6 +117,7 @@ SendResult PeerChannel::send(const Segment& segment, const Piece* pieces, uint32
   }
   write_head(segment, form, static_cast<uint16_t>(slots), entry);
   writer_.publish(slots);
+  if (segment.operation != Operation::kAck) self_.spoke->store(true, std::memory_order_relaxed);
   pushed();
   return SendResult::kAccepted;
 }

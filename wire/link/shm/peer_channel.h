@@ -18,6 +18,7 @@ struct Self {
   uint64_t generation = 0;
   bool cross_memory = true;                        ///< wanted at all
   std::atomic<uint32_t>* busy_channels = nullptr;  ///< how many channels wait for room
+  std::atomic<bool>* spoke = nullptr;              ///< set by each request that is sent
 };
 
 /// The way to another process of this host.

@@ -95,8 +95,7 @@ RingReader::Next RingReader::next(EntryHeader& header, const std::byte*& memory,
 bool RingReader::consume(const EntryHeader& header) {
   const uint32_t head = head_.load(std::memory_order_relaxed) + header.slots;
   head_.store(head, std::memory_order_relaxed);
-  if (head - published_head_ > kPrefetchAhead)  // behind the producer: what follows is written already
-    __builtin_prefetch(&slots_[(head + kPrefetchAhead) % kRingSlots]);
+  __builtin_prefetch(&slots_[(head + kPrefetchAhead) % kRingSlots]);
   return head - published_head_ >= kPublishEvery && publish_head();
 }
 

@@ -57,7 +57,7 @@ class RingReader {
 
  private:
   static constexpr uint32_t kPublishEvery = kRingSlots / 4;
-  static constexpr uint32_t kPrefetchAhead = 4;
+  static constexpr uint32_t kPrefetchAhead = 5;
   Slot* slots_ = nullptr;
   RingControl* control_ = nullptr;
   std::atomic<uint32_t> head_{0};  ///< written by the consumer only

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/asymmetric_fence.h"
+#include "base/ticks.h"
 #include "wire/link/shm/cross_memory.h"
 #include "wire/link/shm/payloads.h"
 
@@ -17,6 +18,7 @@ namespace verbatim::wire::shm {
 
 namespace {
 
+constexpr uint64_t kRestTicks = 1000;  ///< some hundred nanoseconds
 constexpr uint64_t kIntroductionRetryNs = 20'000'000;
 constexpr uint64_t kDeadLookNs = 1'000'000;  ///< how often those who are waited for are asked whether they live
 constexpr uint64_t kAccessWaitMaxNs =
@@ -61,7 +63,7 @@ PeerHandles ShmFabric::handles() const {
 
 void ShmFabric::attach(Neighborhood& neighborhood, uint32_t slot, uint64_t generation) {
   neighborhood_ = &neighborhood;
-  self_ = {slot, generation, cross_memory_wanted(), &busy_channels_};
+  self_ = {slot, generation, cross_memory_wanted(), &busy_channels_, &spoke_};
   prefix().slot = slot;
   prefix().generation = generation;
   add_own_slot(slot);
@@ -134,8 +136,22 @@ uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
     done += drain(*senders_[turn_++], receiver, budget - done);
   }
   if (busy_channels_.load(std::memory_order_relaxed) != 0) tell_room(receiver);
+  if (done > 0) {
+    if (!spoke_.load(std::memory_order_relaxed))
+      rest_until_.store(processor_ticks() + kRestTicks, std::memory_order_relaxed);
+    spoke_.store(false, std::memory_order_relaxed);
+  }
   poll_lock_.unlock();
   return done;
+}
+
+bool ShmFabric::worth_polling() {
+  const uint64_t until = rest_until_.load(std::memory_order_relaxed);
+  if (until != 0) {
+    if (processor_ticks() < until) return false;
+    rest_until_.store(0, std::memory_order_relaxed);
+  }
+  return pending();
 }
 
 bool ShmFabric::pending() const {

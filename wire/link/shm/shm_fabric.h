@@ -51,6 +51,7 @@ class ShmFabric final : public Fabric {
   uint32_t multicast(const Gid& group, Channel** out, uint32_t max) override;
   uint32_t poll(Receiver& receiver, uint32_t budget) override;
   bool pending() const override;
+  bool worth_polling() override;
   bool want_wake(bool on) override;
   void wait_for_peers() override;
   std::byte* published() override { return published_.data() + kPage; }
@@ -117,6 +118,8 @@ class ShmFabric final : public Fabric {
   std::atomic<uint32_t> seen_changes_{0};
   std::atomic<uint64_t> introduce_at_ns_{kNever};  ///< when to try again to meet a sender that was not found
   std::atomic<uint32_t> busy_channels_{0};
+  std::atomic<bool> spoke_{false};      ///< a request has been sent since the last arrivals
+  std::atomic<uint64_t> rest_until_{0};  ///< in ticks; 0: worth_polling looks at once
   std::atomic<bool> any_buried_{false};
   std::mutex epoch_lock_;
   bool forked_ =
