@@ -5,53 +5,53 @@
 #include <cstdint>
 #include <mutex>
 
-#include "base/spinlock.h"
+#include "base/asymmetric_fence.h"
 
 namespace verbatim::engine {
 
-/// Lets an owner wait until every reader that might still hold an old value has finished (sleepable RCU with
-/// two counters). Readers pay two atomic increments and never block; a reader may nest.
+/// Lets an owner wait until every reader that might still hold an old value has finished (read-copy-update in user
+/// space). A reader pays a few plain stores and never blocks; it may nest. A wait costs some microseconds.
+///
+/// A thread is a reader of all guards of its process at once, so a wait may last a little longer than it must.
 class AccessGuard {
  public:
-  uint32_t enter() {
-    const uint32_t side = epoch_.load(std::memory_order_relaxed) & 1;
-    readers_[side].count.fetch_add(1, std::memory_order_seq_cst);
-    return side;
+  static void enter() {
+    Reader& reader = mine ? *mine : admit();
+    if (reader.depth++ != 0) return;
+    reader.since.store(epoch.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    light_fence(false);
   }
-  void leave(uint32_t side) { readers_[side].count.fetch_sub(1, std::memory_order_release); }
+  static void leave() {
+    if (--mine->depth == 0) mine->since.store(0, std::memory_order_release);
+  }
 
   /// Returns when all readers that entered before the call have left. Must not be called by a reader.
-  /// Two rounds: a reader may have chosen its side just before a flip and counted itself just after.
-  void wait() {
-    std::lock_guard<std::mutex> one_waiter(lock_);
-    for (int round = 0; round < 2; round++) {
-      const uint32_t old = epoch_.fetch_add(1, std::memory_order_seq_cst) & 1;
-      for (int spins = 0; readers_[old].count.load(std::memory_order_seq_cst) != 0; spins++)
-        spins < kSpinsBeforeYield ? spin_pause() : static_cast<void>(sched_yield());
-    }
-  }
+  static void wait();
+
+  /// In the child of a fork, whose only thread is the caller and no reader: the parent's other threads are not here.
+  static void after_fork_child();
 
  private:
-  static constexpr int kSpinsBeforeYield = 200;
-  struct alignas(64) Side {
-    std::atomic<uint32_t> count{0};
+  struct alignas(64) Reader {
+    std::atomic<uint64_t> since{0};  ///< epoch in which it entered, 0: outside
+    uint32_t depth = 0;
   };
-  Side readers_[2];
-  std::atomic<uint32_t> epoch_{0};
-  std::mutex lock_;
+  struct Membership;
+  struct Members;
+  static Members& members();
+  static Reader& admit();
+
+  static std::atomic<uint64_t> epoch;
+  static thread_local Reader* mine __attribute__((tls_model("initial-exec")));
 };
 
 /// A reader's section.
 class AccessScope {
  public:
-  explicit AccessScope(AccessGuard& guard) : guard_(guard), side_(guard.enter()) {}
-  ~AccessScope() { guard_.leave(side_); }
+  AccessScope() { AccessGuard::enter(); }
+  ~AccessScope() { AccessGuard::leave(); }
   AccessScope(const AccessScope&) = delete;
   AccessScope& operator=(const AccessScope&) = delete;
-
- private:
-  AccessGuard& guard_;
-  uint32_t side_;
 };
 
 }  // namespace verbatim::engine

@@ -34,7 +34,7 @@ Engine::Engine(wire::Fabric& fabric, Host& host, const Clock& clock)
       host_(host),
       clock_(clock),
       published_(published_of(fabric)),
-      keys_(published_, fabric, guard_) {
+      keys_(published_, fabric) {
   published_.header.magic = PublishedHeader::kMagic;
 }
 
@@ -109,7 +109,7 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
       }
   }
   entry_of(number)->store(nullptr, std::memory_order_release);
-  guard_.wait();
+  AccessGuard::wait();
   fabric_.wait_for_peers();
   forget(*qp);
   delete qp;
@@ -130,7 +130,10 @@ uint32_t Engine::progress() {
                      !any_ready_.load(std::memory_order_relaxed) &&
                      !any_errored_.load(std::memory_order_relaxed) &&
                      deadline_ns_.load(std::memory_order_relaxed) == kNever && !fabric_.worth_polling();
-  if (quiet || !progress_lock_.try_lock()) return 0;
+  if (quiet || !progress_lock_.try_lock()) {
+    spin_pause();  // the peer may run on the same core's other thread
+    return 0;
+  }
   const uint32_t done = progress_locked(true);
   progress_lock_.unlock();
   return done;

@@ -7,7 +7,7 @@
 // `progress` drains arrivals and continues what had to wait, `step` is progress plus timers. An engine thread
 // (runtime/) calls step when no program thread does.
 //
-// Lock order: fabric poll < requester of a queue pair < responder of a queue pair < locks of the device
+// Lock order: progress < requester of a queue pair < responder of a queue pair < locks of the device
 // model.
 
 #include <array>
@@ -88,8 +88,8 @@ class Engine final : public wire::Receiver {
   void explain_aloud(bool on) { explain_aloud_ = on; }
 
   // wire::Receiver
-  uint32_t enter() override { return guard_.enter(); }
-  void leave(uint32_t ticket) override { guard_.leave(ticket); }
+  void enter() override { AccessGuard::enter(); }
+  void leave() override { AccessGuard::leave(); }
   bool on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                   wire::Segment* answer) override;
   void on_room(wire::Channel& channel) override;
@@ -115,8 +115,6 @@ class Engine final : public wire::Receiver {
   /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
   void wait_for_room(QueuePair& qp, uint32_t epoch);
   uint32_t room_epoch() const { return room_epoch_.load(std::memory_order_acquire); }
-  /// Inside it keys stay valid and queue pairs found by number stay alive.
-  AccessGuard& guard() { return guard_; }
 
  private:
   struct Attachment {
@@ -141,10 +139,10 @@ class Engine final : public wire::Receiver {
   Host& host_;
   const Clock& clock_;
   Published& published_;
-  AccessGuard guard_;
   KeyTable keys_;
 
-  // Queue pairs by block and index. Readers are inside guard_; destroy waits for them.
+  // Queue pairs by block and index. Readers are inside an AccessScope; destroy waits for
+  // them.
   std::array<std::unique_ptr<std::atomic<QueuePair*>[]>, kQpBlocksMax> table_;
   std::array<std::atomic<uint32_t>, kQpBlocksMax> block_slots_{};
   std::mutex table_lock_;

@@ -46,8 +46,8 @@ Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t 
   return nullptr;
 }
 
-KeyTable::KeyTable(Published& published, wire::Fabric& fabric, AccessGuard& guard)
-    : published_(published), fabric_(fabric), guard_(guard) {}
+KeyTable::KeyTable(Published& published, wire::Fabric& fabric)
+    : published_(published), fabric_(fabric) {}
 
 void KeyTable::write(uint32_t index, uint32_t key, const Spec& spec) {
   PublishedKey& entry = published_.keys[index];
@@ -81,7 +81,7 @@ Expected<uint32_t> KeyTable::create(const Spec& spec) {
 }
 
 void KeyTable::wait_for_users() {
-  guard_.wait();
+  AccessGuard::wait();
   fabric_.wait_for_peers();
 }
 

@@ -32,10 +32,10 @@ Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t 
 /// In PublishedKey::access: the null memory region, which reads as zero and swallows writes.
 inline constexpr uint32_t kNullRegion = 1u << 31;
 
-/// The memory keys of this process. Thread safe. Look-ups happen inside an AccessScope on `guard`.
+/// The memory keys of this process. Thread safe. Look-ups happen inside an AccessScope.
 class KeyTable {
  public:
-  KeyTable(Published& published, wire::Fabric& fabric, AccessGuard& guard);
+  KeyTable(Published& published, wire::Fabric& fabric);
 
   struct Spec {
     uint32_t domain = 0;
@@ -61,7 +61,6 @@ class KeyTable {
 
   Published& published_;
   wire::Fabric& fabric_;
-  AccessGuard& guard_;
   SpinLock lock_;
   std::vector<uint32_t> free_;  ///< full keys of free entries, so that the next variant is known
   uint32_t next_ = kFirstIndex;

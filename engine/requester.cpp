@@ -84,7 +84,7 @@ void Requester::reset() {
 }
 
 void Requester::run() {
-  AccessScope scope(engine_.guard());
+  AccessScope scope;
   std::lock_guard<SpinLock> hold(lock_);
   run_locked();
 }

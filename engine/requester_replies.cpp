@@ -274,7 +274,7 @@ void Requester::give_up() {
 }
 
 uint64_t Requester::on_timer(uint64_t now_ns) {
-  AccessScope scope(engine_.guard());
+  AccessScope scope;
   std::lock_guard<SpinLock> hold(lock_);
   if (rnr_until_ns_ != 0 && now_ns >= rnr_until_ns_) {
     rnr_until_ns_ = 0;

@@ -147,7 +147,7 @@ void Responder::give_back_acknowledgement() {
 }
 
 bool Responder::send_owed() {
-  AccessScope scope(engine_.guard());
+  AccessScope scope;
   std::lock_guard<SpinLock> hold(lock_);
   owing = false;
   if (!reply_channel_) return true;

@@ -28,7 +28,7 @@ constexpr uint64_t kAgentRetryNs = 200'000'000;  ///< between tries to find a lo
 
 void let_go_of_the_dead(engine::Engine& engine, const Clock& clock) {
   engine.step(clock.now_ns());
-  engine.guard().wait();
+  engine::AccessGuard::wait();
 }
 
 EngineThread::EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,

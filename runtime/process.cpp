@@ -148,6 +148,7 @@ void before_fork() { present().lock.lock(); }
 void after_fork_parent() { present().lock.unlock(); }
 void after_fork_child() {
   Present& now = present();
+  engine::AccessGuard::after_fork_child();
   // What the parent opened stays the parent's: the child forgets it and may open its own.
   if (now.process) now.process->after_fork_child();
   now.process = nullptr;

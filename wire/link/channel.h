@@ -69,8 +69,8 @@ class Receiver {
  public:
   virtual ~Receiver() = default;
   /// Brackets a run of on_segment calls of one thread.
-  virtual uint32_t enter() = 0;
-  virtual void leave(uint32_t ticket) = 0;
+  virtual void enter() = 0;
+  virtual void leave() = 0;
   /// One segment has arrived. With `answer` non-null (loopback) the reply goes there and true is returned;
   /// false: none. The segment is a private copy, the payload is checked for its length, nothing else about it
   /// is trusted.
@@ -92,8 +92,7 @@ class Fabric {
   /// Channels of all processes that have joined multicast group `group`, own one included; at most `max`.
   virtual uint32_t multicast(const Gid& group, Channel** out, uint32_t max) = 0;
 
-  /// Delivers up to `budget` arrived segments; returns how many. One caller at a time; a second one gets 0 at
-  /// once.
+  /// Delivers up to `budget` arrived segments; returns how many. Callers exclude each other.
   virtual uint32_t poll(Receiver& receiver, uint32_t budget) = 0;
 
   /// True when something has arrived that poll would deliver.

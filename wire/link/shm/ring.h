@@ -45,10 +45,9 @@ class RingReader {
   /// The oldest entry: a private copy of its header, and its memory (`bytes` of it, consecutive). Pads are
   /// skipped.
   Next next(EntryHeader& header, const std::byte*& memory, uint32_t& bytes);
-  /// Done with the entry that next gave; true when the producer must be woken.
+  /// Done with the entry that next gave; true when the producer must be woken. The producer learns of its room now and
+  /// then: an empty ring always shows it enough for the longest entry.
   bool consume(const EntryHeader& header);
-  /// Lets the producer have what was consumed; true when it waits for that and must be woken.
-  bool publish_head();
   /// Thread safe: a hint for whoever wonders whether to take the consumer's lock.
   bool pending() const {
     const uint32_t head = head_.load(std::memory_order_relaxed);
@@ -56,7 +55,10 @@ class RingReader {
   }
 
  private:
+  bool publish_head();
+
   static constexpr uint32_t kPublishEvery = kRingSlots / 4;
+  static_assert(kRingSlots - kPublishEvery > 2 * (kEagerBytesMax / kSlotBytes + kPiecesMax));
   static constexpr uint32_t kPrefetchAhead = 5;
   Slot* slots_ = nullptr;
   RingControl* control_ = nullptr;

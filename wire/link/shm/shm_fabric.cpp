@@ -128,7 +128,7 @@ PeerChannel* ShmFabric::introduce(uint32_t slot) {
 }
 
 uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
-  if (forked_ || !poll_lock_.try_lock()) return 0;
+  if (forked_) return 0;
   if (changed() || introductions_due()) refresh_senders();
   uint32_t done = 0;
   for (size_t left = senders_.size(); left > 0 && done < budget; left--) {
@@ -141,7 +141,6 @@ uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
       rest_until_.store(processor_ticks() + kRestTicks, std::memory_order_relaxed);
     spoke_.store(false, std::memory_order_relaxed);
   }
-  poll_lock_.unlock();
   return done;
 }
 
@@ -193,15 +192,14 @@ void ShmFabric::tell_room(Receiver& receiver) {
 
 uint32_t ShmFabric::drain(Sender& sender, Receiver& receiver, uint32_t budget) {
   uint32_t done = 0;
-  bool wake = false, drained = false;
-  const uint32_t ticket = receiver.enter();
+  bool wake = false;
+  receiver.enter();
   while (done < budget && !sender.channel->dead()) {
     EntryHeader header;
     const std::byte* memory = nullptr;
     uint32_t bytes = 0;
     const RingReader::Next next = sender.reader.next(header, memory, bytes);
-    drained = next == RingReader::Next::kNone;
-    if (drained) break;
+    if (next == RingReader::Next::kNone) break;
     if (next == RingReader::Next::kBroken || !deliver(sender, receiver, header, memory, bytes)) {
       sender.channel->die();
       receiver.on_gone(*sender.channel);
@@ -210,8 +208,7 @@ uint32_t ShmFabric::drain(Sender& sender, Receiver& receiver, uint32_t budget) {
     wake |= sender.reader.consume(header);
     done++;
   }
-  receiver.leave(ticket);
-  if (drained && done > 0) wake |= sender.reader.publish_head();
+  receiver.leave();
   if (wake) sender.channel->nudge();
   return done;
 }
@@ -246,7 +243,7 @@ bool ShmFabric::deliver(Sender& sender, Receiver& receiver, const EntryHeader& h
   return true;
 }
 
-// With the poll lock held: meets those that have begun to send since the last look.
+// Meets those that have begun to send since the last look.
 void ShmFabric::refresh_senders() {
   seen_changes_ = inbound().header.changes.load(std::memory_order_acquire);
   introduce_at_ns_ = kNever;
@@ -299,7 +296,6 @@ void ShmFabric::clear_ring(uint32_t slot) {
   control.owner.store(0, std::memory_order_release);
 }
 
-// With the poll lock held.
 void ShmFabric::bury(uint32_t slot, uint64_t generation, Receiver& receiver) {
   PeerChannel* channel = peers_[slot].load(std::memory_order_acquire);
   const bool known = channel && channel->slot() == slot && channel->generation() == generation;
@@ -328,12 +324,10 @@ void ShmFabric::reclaim(const std::function<void()>& wait_for_users) {
 
 void ShmFabric::peer_gone(uint32_t slot, uint64_t generation, Receiver& receiver) {
   if (slot == 0 || slot >= kSlotsMax || is_own(slot)) return;
-  std::lock_guard<SpinLock> hold(poll_lock_);
   bury(slot, generation, receiver);
 }
 
 void ShmFabric::sweep(Receiver& receiver) {
-  std::lock_guard<SpinLock> hold(poll_lock_);
   std::vector<std::pair<uint32_t, uint64_t>> gone;
   for (const auto& sender : senders_)
     if (!sender->channel->alive() && !owner_lives(sender->slot))

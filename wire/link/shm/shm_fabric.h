@@ -37,6 +37,7 @@ class ShmFabric final : public Fabric {
   void set_receiver(Receiver& receiver);
   /// Numbers of a further slot belong to this process as well.
   void add_own_slot(uint32_t slot);
+  // poll, peer_gone and sweep deliver arrivals: their callers exclude each other.
   /// The agent says that a process has gone. Its channel dies; its ring here is cleared.
   void peer_gone(uint32_t slot, uint64_t generation, Receiver& receiver);
   /// Buries peers that died without a word from the agent. A few system calls per peer.
@@ -108,7 +109,7 @@ class ShmFabric final : public Fabric {
   std::vector<std::unique_ptr<PeerChannel>> all_;  ///< dead ones too
   std::array<uint64_t, kSlotsMax> retry_at_ns_{};
 
-  SpinLock poll_lock_;
+  // The receiving side, one thread at a time.
   std::vector<std::unique_ptr<Sender>> senders_;
   size_t turn_ = 0;  ///< whom the next poll begins with: a full budget must not starve the others
   std::vector<std::unique_ptr<Sender>> former_senders_;  ///< kept: `pending` may still look at one
