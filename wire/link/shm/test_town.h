@@ -69,6 +69,8 @@ class Town final : public Neighborhood {
 /// Keeps what arrives, payloads gathered into two pieces.
 class Inbox final : public Receiver {
  public:
+  void enter() override {}
+  void leave() override {}
   struct Arrival {
     Segment segment;
     std::vector<char> bytes;
