@@ -116,8 +116,10 @@ def version_script(library, private):
     return '\n'.join(texts)
 
 
-def trampolines(command, versions, target):
-    """A jump to target(version) for each version, exported as version.symbol at version.node."""
+def trampolines(command, versions, target, linked=()):
+    """A jump to target(version) for each version, exported as version.symbol at version.node.
+
+    Programs are linked against those in `linked`."""
     parts = [BANNER.format(command), '''
 #if defined(__x86_64__)
 #define TAIL_CALL "jmp "
@@ -139,14 +141,16 @@ def trampolines(command, versions, target):
 ''']
     for version in versions:
         name = f'{version.symbol}_at_{version.node.replace(".", "_")}'
-        parts.append(f'EXPORT("{version.symbol}", "{version.node}", "{name}", "{target(version)}");\n')
+        node = ('@' if version in linked else '') + version.node
+        parts.append(f'EXPORT("{version.symbol}", "{node}", "{name}", "{target(version)}");\n')
     return ''.join(parts)
 
 
 def private_asm(private):
     shared = shared_symbols(private)
     versions = [version for version in private if version.symbol in shared]
-    return trampolines('private-asm', versions, lambda version: version.symbol)
+    newest = {version.symbol: version for version in versions}
+    return trampolines('private-asm', versions, lambda version: version.symbol, set(newest.values()))
 
 
 def old_asm(library):
