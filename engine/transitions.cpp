@@ -15,15 +15,16 @@ struct Rule {
 using enum QpState;
 using enum QpType;
 
+// Alternate paths are for InfiniBand ports only: RoCE has none, and allows their attribute nowhere.
 constexpr uint32_t kInitConnected = kQpPkeyIndex | kQpPort | kQpAccessFlags;
 constexpr uint32_t kInitDatagram = kQpPkeyIndex | kQpPort | kQpQkey;
 constexpr uint32_t kRtrUc = kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
-constexpr uint32_t kRtrOptional = kQpAltPath | kQpAccessFlags | kQpPkeyIndex;
+constexpr uint32_t kRtrOptional = kQpAccessFlags | kQpPkeyIndex;
 constexpr uint32_t kRtsRc = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic;
-constexpr uint32_t kRunUc = kQpCurState | kQpAltPath | kQpAccessFlags | kQpPathMigState;
+constexpr uint32_t kRunUc = kQpCurState | kQpAccessFlags | kQpPathMigState;
 constexpr uint32_t kRunRc = kRunUc | kQpMinRnrTimer;
 constexpr uint32_t kRunUd = kQpCurState | kQpQkey;
-constexpr uint32_t kDrainedUc = kQpAv | kQpAltPath | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState;
+constexpr uint32_t kDrainedUc = kQpAv | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState;
 constexpr uint32_t kDrainedRc = kDrainedUc | kQpPort | kQpTimeout | kQpRetryCnt | kQpRnrRetry |
                                 kQpMaxQpRdAtomic | kQpMaxDestRdAtomic | kQpMinRnrTimer;
 
@@ -118,10 +119,9 @@ const char* state_name(QpState state) {
 
 std::string check_transition(QpType type, QpState from, QpState to, uint32_t mask) {
   const uint32_t named = mask & ~static_cast<uint32_t>(kQpState);
-  if (to == kReset || to == kError) {
-    const uint32_t extra = named & ~static_cast<uint32_t>(kQpCurState);
-    return extra ? std::string("not allowed on the way to ") + state_name(to) + ": " + names(extra) : "";
-  }
+  // Nothing has happened in RESET yet that could be an error.
+  if (to == kReset || (to == kError && from != kReset))
+    return named ? std::string("not allowed on the way to ") + state_name(to) + ": " + names(named) : "";
   for (const Rule& rule : kRules) {
     if (rule.from != from || rule.to != to || rule.type != type) continue;
     if (uint32_t missing = rule.required & ~named)
