@@ -13,8 +13,8 @@ struct Gid {
   friend bool operator==(const Gid&, const Gid&) = default;
 
   bool is_zero() const { return *this == Gid{}; }
-  /// ff00::/8
-  bool is_multicast() const { return bytes[0] == 0xff; }
+  /// ff00::/8, or 224.0.0.0/4 mapped
+  bool is_multicast() const { return bytes[0] == 0xff || (is_ipv4_mapped() && bytes[12] >> 4 == 0xe); }
   /// ::ffff:a.b.c.d
   bool is_ipv4_mapped() const {
     static constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
