@@ -3,6 +3,7 @@
 
 #include "device/connectx/hardware_clock.h"
 #include "engine/published.h"
+#include "wire/link/segment.h"
 
 namespace verbatim::connectx {
 
@@ -12,6 +13,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.node_guid = node_guid;
   limits.vendor_id = 0x02c9;
   limits.vendor_part_id = 4129;
+  limits.ece_vendor_id = 0x15b3;
   limits.hardware_version = 0;
   limits.max_mr_bytes = UINT64_MAX;
   limits.max_qp = 131072 - 8 * 16;  // number blocks less the numbers kept free in each
@@ -21,6 +23,8 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.max_inline = 960;
   limits.max_cq = 1u << 24;
   limits.max_cqe = 4194303;
+  limits.max_cq_count = 0xffff;
+  limits.max_cq_period_us = 4095;
   limits.max_mr = engine::kKeysMax - 2;
   limits.max_pd = 1u << 23;
   limits.max_ah = INT32_MAX;
@@ -35,7 +39,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.max_total_mcast_qp_attach = 1024 * 240;
   limits.max_pkeys = 1;
   limits.timestamp_khz = hardware_clock_khz();
-  limits.max_send_message_bytes = 1u << 30;
+  limits.max_send_message_bytes = wire::kMessageBytesMax;
   return limits;
 }
 

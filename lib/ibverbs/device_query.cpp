@@ -14,8 +14,6 @@ namespace {
 
 constexpr uint64_t kPageSizes = ~0xfffull;
 constexpr uint8_t kAckDelay = 16;
-constexpr uint16_t kModerationCountMax = 0xffff;
-constexpr uint16_t kModerationPeriodMaxUs = 4095;
 /// No page is ever pinned, so that every operation may touch memory on demand.
 constexpr uint32_t kOdpRc = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
                             IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -75,7 +73,7 @@ int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input
   full.completion_timestamp_mask = UINT64_MAX >> 1;
   full.hca_core_clock = limits.timestamp_khz;
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
-  full.cq_mod_caps = {kModerationCountMax, kModerationPeriodMaxUs};
+  full.cq_mod_caps = {limits.max_cq_count, limits.max_cq_period_us};
   full.phys_port_cnt_ex = 1;
   std::memcpy(attr, &full, std::min(attr_size, sizeof full));
   return 0;

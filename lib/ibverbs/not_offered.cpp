@@ -35,9 +35,6 @@ int ibv_export_buf_dmabuf_fd(ibv_buf*) { return minus_one(); }
 ibv_dmah* ibv_alloc_dmah(ibv_context*, ibv_dmah_init_attr*) { return nothing(); }
 int ibv_dealloc_dmah(ibv_dmah*) { return EOPNOTSUPP; }
 
-int ibv_query_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
-int ibv_set_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
-
 int _ibv_query_comp_cntr_caps(ibv_context*, ibv_comp_cntr_caps*, size_t) { return EOPNOTSUPP; }
 ibv_comp_cntr* ibv_create_comp_cntr(ibv_context*, ibv_comp_cntr_init_attr*) { return nothing(); }
 int ibv_destroy_comp_cntr(ibv_comp_cntr*) { return EOPNOTSUPP; }

@@ -152,6 +152,26 @@ int ibv_destroy_qp(ibv_qp* qp) {
   return 0;
 }
 
+// Two ends that both know a vendor's options may agree on some; this device has none to offer.
+int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
+  Context* context = usable(qp->context);
+  if (context == nullptr) return EIO;
+  const uint32_t vendor = context->hca->limits().ece_vendor_id;
+  if (vendor == 0) return EOPNOTSUPP;
+  *ece = {vendor, 0, 0};
+  return 0;
+}
+
+int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
+  Context* context = usable(qp->context);
+  if (context == nullptr) return errno = EIO;
+  if (ece->vendor_id == 0) return errno = EOPNOTSUPP;
+  if (ece->comp_mask != 0 || ece->vendor_id != context->hca->limits().ece_vendor_id)
+    return errno = refuse(*context, EINVAL,
+                          "ibv_set_ece: options of another vendor, or unknown bits in comp_mask", qp->qp_num);
+  return errno = EOPNOTSUPP;
+}
+
 // Data is placed by copies that promise no order.
 int ibv_query_qp_data_in_order(ibv_qp* /*qp*/, ibv_wr_opcode /*op*/, uint32_t /*flags*/) { return 0; }
 

@@ -8,8 +8,8 @@
 
 namespace verbatim::wire {
 
-/// Longest message of a connected transport, in bytes (IBA 9.7.1: 2^31).
-inline constexpr uint32_t kMessageBytesMax = 1u << 31;
+/// Longest message of a connected transport, in bytes: IBA 9.7.1 allows 2^31, a ConnectX takes 2^30.
+inline constexpr uint32_t kMessageBytesMax = 1u << 30;
 /// Pieces of memory one segment may be gathered from or scattered to.
 inline constexpr uint32_t kPiecesMax = 64;
 inline constexpr uint32_t kPsnMask = 0xffffff;
