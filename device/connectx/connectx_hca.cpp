@@ -73,9 +73,10 @@ Expected<hw::Cq*> ConnectxHca::create_cq(const hw::CqSpec& spec) {
     return Error{EINVAL, "a completion queue needs a doorbell record and entries of 64 or 128 bytes"};
   auto cq = std::make_unique<CqObject>(spec, sink_, overrun_alarm_);
   std::lock_guard<std::mutex> hold(lock_);
-  if (cqs_.size() >= limits_.max_cq) return Error{ENOMEM, "all completion queues of the device are in use"};
-  cq->number = next_cq_++ & 0xffffff;
-  cqs_.push_back(cq.get());
+  if (cq_count_ == limits_.max_cq || (cq->number = cq_numbers_.take()) == 0)
+    return Error{ENOMEM, "all completion queues of the device are in use"};
+  cq_count_++;
+  cqs_.add(cq.get());
   count(3, 1);
   return static_cast<hw::Cq*>(cq.release());
 }
@@ -87,7 +88,9 @@ Outcome ConnectxHca::destroy_cq(hw::Cq* face) {
     if (!cq->users.empty()) return Error{EBUSY, "queue pairs still complete into the completion queue"};
   }
   std::lock_guard<std::mutex> hold(lock_);
-  std::erase(cqs_, cq);
+  cqs_.remove(cq);
+  cq_numbers_.give_back(cq->number);
+  cq_count_--;
   delete cq;
   count(3, -1);
   return Done{};
@@ -100,8 +103,12 @@ Outcome ConnectxHca::resize_cq(hw::Cq* face, const hw::QueueMemory& ring) {
   return static_cast<CqObject*>(face)->ring.resize(ring);
 }
 
-Outcome ConnectxHca::moderate_cq(hw::Cq* face, uint16_t count, uint16_t period_us) {
-  static_cast<CqObject*>(face)->ring.moderate(count, period_us);
+// Moderation may hold an event back until so many completions have come, but never longer than the period,
+// and only when both are given. Reporting each at once keeps that promise.
+Outcome ConnectxHca::moderate_cq(hw::Cq*, uint16_t, uint16_t period_us) {
+  if (period_us > limits_.max_cq_period_us)
+    return Error{EINVAL,
+                 "the moderation period is longer than " + std::to_string(limits_.max_cq_period_us) + " us"};
   return Done{};
 }
 
@@ -119,7 +126,9 @@ Expected<hw::Srq*> ConnectxHca::create_srq(const hw::SrqSpec& spec) {
                  "bytes or more"};
   auto srq = std::make_unique<SrqObject>(spec, sink_);
   std::lock_guard<std::mutex> hold(lock_);
-  srq->number = next_srq_++ & 0xffffff;
+  if (srq_count_ == limits_.max_srq || (srq->number = srq_numbers_.take()) == 0)
+    return Error{ENOMEM, "all shared receive queues of the device are in use"};
+  srq_count_++;
   if (spec.limit) srq->ring.set_limit(spec.limit);
   srq->pd->users++;
   count(5, 1);
@@ -130,6 +139,11 @@ Outcome ConnectxHca::destroy_srq(hw::Srq* face) {
   auto* srq = static_cast<SrqObject*>(face);
   if (srq->users != 0) return Error{EBUSY, "queue pairs still use the shared receive queue"};
   srq->pd->users--;
+  {
+    std::lock_guard<std::mutex> hold(lock_);
+    srq_numbers_.give_back(srq->number);
+    srq_count_--;
+  }
   delete srq;
   count(5, -1);
   return Done{};
@@ -236,7 +250,7 @@ void ConnectxHca::poll() {
 void ConnectxHca::fail_overrun() {
   std::lock_guard<std::mutex> hold(lock_);
   overrun_alarm_ = false;
-  for (CqObject* cq : cqs_) {
+  for (CqObject* cq = cqs_.first(); cq; cq = cq->next) {
     if (!cq->ring.overrun()) continue;
     std::lock_guard<std::mutex> hold_users(cq->lock);
     for (QpObject* qp : cq->users)

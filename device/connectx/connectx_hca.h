@@ -69,11 +69,12 @@ class ConnectxHca final : public hw::Hca {
   hw::Limits limits_;
   std::atomic<bool> overrun_alarm_{false};
   std::mutex lock_;
-  std::vector<CqObject*> cqs_;
+  LinkedList<CqObject> cqs_;
   LinkedList<QpObject> qps_;
   LinkedList<MrObject> mrs_list_;
   std::atomic<uint32_t> pds_{0};
-  uint32_t next_cq_ = 1, next_srq_ = 1;
+  uint32_t cq_count_ = 0, srq_count_ = 0;
+  NumberSpace cq_numbers_, srq_numbers_;
 };
 
 }  // namespace verbatim::connectx

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -44,6 +45,28 @@ class LinkedList {
   T* first_ = nullptr;
 };
 
+/// Numbers of one kind of object: 1 to 2^24 - 1, no two of live objects equal. One that is given back rests
+/// for a while, so that what is late for its old owner finds nobody.
+class NumberSpace {
+ public:
+  /// 0: all are taken.
+  uint32_t take() {
+    if (free_.size() > kRestingMax || (next_ > kLast && !free_.empty())) {
+      const uint32_t number = free_.front();
+      free_.pop_front();
+      return number;
+    }
+    return next_ <= kLast ? next_++ : 0;
+  }
+  void give_back(uint32_t number) { free_.push_back(number); }
+
+ private:
+  static constexpr uint32_t kLast = 0xffffff;
+  static constexpr size_t kRestingMax = 1024;
+  uint32_t next_ = 1;
+  std::deque<uint32_t> free_;
+};
+
 struct PdObject : hw::Pd {
   std::atomic<uint32_t> users{0};
 };
@@ -55,7 +78,7 @@ struct MrObject : hw::Mr, Linked<MrObject> {
 
 struct QpObject;
 
-struct CqObject : hw::Cq {
+struct CqObject : hw::Cq, Linked<CqObject> {
   CqObject(const hw::CqSpec& spec, hw::EventSink& sink, std::atomic<bool>& overrun_alarm)
       : ring(spec, *this, sink, overrun_alarm) {
     owner = spec.owner;

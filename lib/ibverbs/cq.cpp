@@ -20,7 +20,7 @@ Error check(Context& context, const ibv_cq_init_attr_ex& attributes) {
   if ((attributes.wc_flags & ~kFields) != 0)
     return {EOPNOTSUPP, "ibv_create_cq_ex: wc_flags ask for fields that no completion has"};
   if ((attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attributes.flags & ~kFlags) != 0)
-    return {EOPNOTSUPP, "ibv_create_cq_ex: unknown flags"};
+    return {EINVAL, "ibv_create_cq_ex: unknown flags"};
   if (attributes.cqe < 1 || attributes.cqe > context.hca->limits().max_cqe)
     return {EINVAL, "completion queue of " + std::to_string(attributes.cqe) + " entries: 1 to " +
                         std::to_string(context.hca->limits().max_cqe) + " are possible"};
