@@ -104,7 +104,7 @@ void wr_set_sge(ibv_qp_ex* ex, uint32_t lkey, uint64_t address, uint32_t length)
   QueuePair& qp = QueuePair::of(ex);
   if (qp.batch.error != 0 || qp.batch.units == 0) return;
   if (qp.max_send_sge == 0) {
-    qp.batch.error = EINVAL;
+    qp.batch.error = ENOMEM;
     return;
   }
   append_element(qp, address, length, lkey);
@@ -114,7 +114,7 @@ void wr_set_sge_list(ibv_qp_ex* ex, size_t count, const ibv_sge* list) {
   QueuePair& qp = QueuePair::of(ex);
   if (qp.batch.error != 0 || qp.batch.units == 0) return;
   if (count > qp.max_send_sge) {
-    qp.batch.error = EINVAL;
+    qp.batch.error = ENOMEM;
     return;
   }
   for (size_t i = 0; i < count; i++) append_element(qp, list[i].addr, list[i].length, list[i].lkey);
@@ -126,7 +126,7 @@ void wr_set_inline_data_list(ibv_qp_ex* ex, size_t count, const ibv_data_buf* li
   InlineWriter data(qp, qp.batch.at);
   for (size_t i = 0; i < count; i++) {
     if (list[i].length > qp.max_inline - data.length()) {
-      qp.batch.error = EINVAL;
+      qp.batch.error = ENOMEM;
       return;
     }
     data.append(list[i].addr, list[i].length);
@@ -145,6 +145,8 @@ void wr_start(ibv_qp_ex* ex) {
   QueuePair& qp = QueuePair::of(ex);
   qp.send_lock.lock();
   qp.batch = {};
+  // Nothing may be posted before RTS.
+  if (qp.opcodes == 0) qp.batch.error = EINVAL;
   qp.batch.first_block = qp.block;
   qp.batch.fence_next = qp.fence_next;
 }

@@ -131,7 +131,7 @@ struct QueuePair : verbs::QueuePair {
   uint32_t user_index = 0;
   uint32_t max_inline = 0;
   uint32_t max_send_sge = 0;
-  uint16_t opcodes = 0;      ///< bit IBV_WR_x: may be posted on this type
+  uint16_t opcodes = 0;      ///< bit IBV_WR_x: may be posted; none before RTS
   uint8_t always_flags = 0;  ///< signal every work request
   bool datagrams = false;
   bool fence_next = false;  ///< after a local operation
@@ -151,6 +151,7 @@ struct QueuePair : verbs::QueuePair {
   uint32_t receive_entries = 0;  ///< power of two, 0: none, or an SRQ
   uint32_t receive_stride = 0;
   uint32_t max_receive_sge = 0;
+  bool takes_receives = false;  ///< from INIT on
   std::byte* receive_ring = nullptr;
   uint64_t* receive_ids = nullptr;
   SharedReceiveQueue* srq = nullptr;

@@ -11,7 +11,9 @@ int post_recv(ibv_qp* public_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   uint32_t head = qp.receive_head;
   int error = 0;
   for (; wr != nullptr; wr = wr->next) {
-    if (head - qp.receive_tail.load(std::memory_order_acquire) >= qp.receive_entries)
+    if (!qp.takes_receives)
+      error = EINVAL;
+    else if (head - qp.receive_tail.load(std::memory_order_acquire) >= qp.receive_entries)
       error = ENOMEM;
     else if (wr->num_sge < 0 || static_cast<uint32_t>(wr->num_sge) > qp.max_receive_sge)
       error = EINVAL;

@@ -79,7 +79,6 @@ void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const
   qp.receive_entries = sizes.receive_entries;
   qp.receive_stride = sizes.receive_stride;
   qp.max_receive_sge = sizes.receive_sge;
-  qp.opcodes = opcodes_of(attributes.qp_type);
   qp.datagrams = attributes.qp_type == IBV_QPT_UD;
   qp.always_flags = attributes.sq_sig_all != 0 ? connectx::kCompletionAlways : 0;
   if (attributes.srq != nullptr) qp.srq = &SharedReceiveQueue::of(attributes.srq);
@@ -116,10 +115,18 @@ void reset_host_state(QueuePair& qp) {
   qp.head = qp.block = 0;
   qp.tail = 0;
   qp.fence_next = false;
+  qp.opcodes = 0;
+  qp.takes_receives = false;
   qp.receive_head = 0;
   qp.receive_tail = 0;
   qp.doorbell[connectx::kReceiveDoorbell] = 0;
   qp.doorbell[connectx::kSendDoorbell] = 0;
+}
+
+void open_queues(QueuePair& qp, hw::QpState state) {
+  const std::scoped_lock guard(qp.send_lock, qp.receive_lock);
+  if (state == hw::QpState::kInit) qp.takes_receives = true;
+  if (state == hw::QpState::kRts) qp.opcodes = opcodes_of(qp.qp.qp_type);
 }
 
 }  // namespace
@@ -162,7 +169,11 @@ int modify_qp(verbs::QueuePair& base, const hw::QpAttributes& attributes, uint32
   auto& qp = static_cast<QueuePair&>(base);
   if (const int error = verbs::settle(*qp.context, qp.hca->modify_qp(qp.device, attributes, mask), qp.number))
     return error;
-  if ((mask & IBV_QP_STATE) != 0 && attributes.state == hw::QpState::kReset) reset_host_state(qp);
+  if ((mask & IBV_QP_STATE) == 0) return 0;
+  if (attributes.state == hw::QpState::kReset)
+    reset_host_state(qp);
+  else
+    open_queues(qp, attributes.state);
   return 0;
 }
 
