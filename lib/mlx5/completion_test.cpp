@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "lib/mlx5/test_pair.h"
+#include "testing/verbs_pair.h"
 
 namespace verbatim::test {
 namespace {

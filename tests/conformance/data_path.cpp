@@ -16,16 +16,6 @@ VERBATIM_PLAY_BOTH_WAYS(DataPath);
 
 constexpr size_t kGrh = 40;
 
-void fill(Endpoint& self, size_t offset, size_t bytes, uint8_t seed) {
-  for (size_t i = 0; i < bytes; ++i) self.buffer[offset + i] = static_cast<uint8_t>(seed + i * 7);
-}
-bool holds(const Endpoint& self, size_t offset, size_t bytes, uint8_t seed) {
-  for (size_t i = 0; i < bytes; ++i)
-    if (self.buffer[offset + i] != static_cast<uint8_t>(seed + i * 7)) return false;
-  return true;
-}
-uint64_t& word(Endpoint& self, size_t offset) { return *reinterpret_cast<uint64_t*>(&self.buffer[offset]); }
-
 Part receiver(size_t bytes, unsigned flags = 0) {
   return [=](Endpoint& self) {
     const size_t grh = self.traits.type == IBV_QPT_UD ? kGrh : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/conformance/players.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,11 +33,7 @@ void need(bool ok, const char* what) {
 }  // namespace
 
 ibv_context* open_first() {
-  int count = 0;
-  ibv_device** list = ibv_get_device_list(&count);
-  need(list != nullptr && count > 0, "ibv_get_device_list");
-  ibv_context* context = ibv_open_device(list[0]);
-  ibv_free_device_list(list);
+  ibv_context* context = test::open_first_device();
   need(context != nullptr, "ibv_open_device");
   return context;
 }
@@ -58,13 +55,16 @@ Endpoint::Endpoint(const Traits& wanted, int socket) : traits(wanted), socket_(s
 }
 
 void Endpoint::make_cq() {
-  if (traits.cq_fields == 0) {
-    cq = ibv_create_cq(context, 256, this, channel, 0);
+  if (traits.cq_fields == 0 && traits.cq_flags == 0) {
+    cq = ibv_create_cq(context, static_cast<int>(traits.cq_entries), this, channel, 0);
   } else {
     ibv_cq_init_attr_ex attributes{};
-    attributes.cqe = 256;
+    attributes.cqe = traits.cq_entries;
+    attributes.cq_context = this;
     attributes.channel = channel;
     attributes.wc_flags = traits.cq_fields;
+    attributes.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    attributes.flags = traits.cq_flags;
     ibv_cq_ex* extended = ibv_create_cq_ex(context, &attributes);
     need(extended != nullptr, "ibv_create_cq_ex");
     cq = ibv_cq_ex_to_cq(extended);
@@ -79,7 +79,7 @@ void Endpoint::make_qp() {
   wanted.srq = srq;
   wanted.qp_type = traits.type;
   wanted.sq_sig_all = traits.signal_all;
-  wanted.cap = {traits.depth, traits.depth, 4, 4, 128};
+  wanted.cap = {traits.depth, traits.depth, traits.sge, traits.sge, traits.inline_bytes};
   wanted.comp_mask = IBV_QP_INIT_ATTR_PD;
   wanted.pd = pd;
   if (traits.operations != 0) {
@@ -131,51 +131,47 @@ int Endpoint::connect(const Contact& theirs) {
   return to_rts();
 }
 
-int Endpoint::to_init() {
-  ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_INIT;
-  to.port_num = 1;
+test::Connection Endpoint::connection() const {
+  const Contact mine = contact();
+  test::Connection to;
+  to.gid = peer.gid;
+  to.qpn = peer.qpn;
+  to.receive_psn = peer.psn;
+  to.send_psn = mine.psn;
   to.qkey = kQkey;
-  to.qp_access_flags = static_cast<unsigned>(traits.qp_access);
-  const int last = traits.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-  return ibv_modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | last);
+  to.access = static_cast<unsigned int>(traits.qp_access);
+  to.timeout = traits.timeout;
+  to.retries = traits.retries;
+  to.rnr_retries = traits.rnr_retries;
+  to.rnr_timer = traits.rnr_timer;
+  return to;
 }
+
+int Endpoint::to_init() { return test::step_to_init(qp, connection()); }
 
 int Endpoint::to_rtr(const Contact& theirs) {
   peer = theirs;
-  ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_RTR;
-  to.path_mtu = IBV_MTU_1024;
-  to.dest_qp_num = theirs.qpn;
-  to.rq_psn = theirs.psn;
-  to.max_dest_rd_atomic = 4;
-  to.min_rnr_timer = traits.rnr_timer;
-  to.ah_attr.is_global = 1;
-  to.ah_attr.grh.dgid = theirs.gid;
-  to.ah_attr.grh.hop_limit = 1;
-  to.ah_attr.port_num = 1;
-  if (traits.type == IBV_QPT_UD) {
-    ah = ibv_create_ah(pd, &to.ah_attr);
-    need(ah != nullptr, "ibv_create_ah");
-    return ibv_modify_qp(qp, &to, IBV_QP_STATE);
+  if (traits.type == IBV_QPT_UD && ah == nullptr) {
+    ibv_ah_attr address = test::address_of(peer.gid);
+    need((ah = ibv_create_ah(pd, &address)) != nullptr, "ibv_create_ah");
   }
-  int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  if (traits.type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  return ibv_modify_qp(qp, &to, mask);
+  return test::step_to_rtr(qp, connection());
 }
 
-int Endpoint::to_rts() {
+int Endpoint::to_rts() { return test::step_to_rts(qp, connection()); }
+
+int Endpoint::move(ibv_qp_state state) {
   ibv_qp_attr to{};
-  to.qp_state = IBV_QPS_RTS;
-  to.sq_psn = contact().psn;
-  to.timeout = traits.timeout;
-  to.retry_cnt = traits.retries;
-  to.rnr_retry = traits.rnr_retries;
-  to.max_rd_atomic = 4;
-  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  if (traits.type == IBV_QPT_RC)
-    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-  return ibv_modify_qp(qp, &to, mask);
+  to.qp_state = state;
+  return ibv_modify_qp(qp, &to, IBV_QP_STATE);
+}
+
+ibv_qp_state Endpoint::state() const {
+  ibv_qp_attr now{};
+  ibv_qp_init_attr made{};
+  EXPECT_EQ(ibv_query_qp(qp, &now, IBV_QP_STATE, &made), 0);
+  EXPECT_EQ(qp->state, now.qp_state);
+  return now.qp_state;
 }
 
 void Endpoint::barrier() const {
@@ -237,6 +233,32 @@ bool Endpoint::quiet() const {
     if (ibv_poll_cq(cq, 1, &wc) != 0) return false;
   return true;
 }
+
+int Endpoint::next_event() const {
+  pollfd wait{context->async_fd, POLLIN, 0};
+  if (poll(&wait, 1, 5000) != 1) return -1;
+  ibv_async_event event{};
+  if (ibv_get_async_event(context, &event) != 0) return -1;
+  ibv_ack_async_event(&event);
+  return event.event_type;
+}
+
+bool Endpoint::no_event() const {
+  pollfd wait{context->async_fd, POLLIN, 0};
+  return poll(&wait, 1, 20) == 0;
+}
+
+void fill(Endpoint& self, size_t offset, size_t bytes, uint8_t seed) {
+  for (size_t i = 0; i < bytes; ++i) self.buffer[offset + i] = static_cast<uint8_t>(seed + i * 7);
+}
+
+bool holds(const Endpoint& self, size_t offset, size_t bytes, uint8_t seed) {
+  for (size_t i = 0; i < bytes; ++i)
+    if (self.buffer[offset + i] != static_cast<uint8_t>(seed + i * 7)) return false;
+  return true;
+}
+
+uint64_t& word(Endpoint& self, size_t offset) { return *reinterpret_cast<uint64_t*>(&self.buffer[offset]); }
 
 void play(Players players, const Traits& traits, const Part& active, const Part& passive) {
   int ends[2];

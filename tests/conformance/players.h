@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "testing/queue_pair_steps.h"
+
 namespace verbatim::conformance {
 
 inline constexpr size_t kBuffer = 64 * 1024;
@@ -33,6 +35,9 @@ struct Traits {
   uint64_t operations = 0;  ///< IBV_QP_EX_WITH_*: not 0 makes a queue pair for ibv_wr_*().
   uint64_t cq_fields = 0;   ///< IBV_WC_EX_*: not 0 makes an extended completion queue.
   uint8_t timeout = 12, retries = 3, rnr_retries = 3, rnr_timer = 1;
+  uint32_t sge = 4, inline_bytes = 128;
+  uint32_t cq_entries = 256;
+  uint32_t cq_flags = 0;  ///< IBV_CREATE_CQ_ATTR_*: not 0 makes an extended completion queue.
 };
 
 /// What one player tells the other.
@@ -57,6 +62,9 @@ class Endpoint {
   int to_init();
   int to_rtr(const Contact& peer);
   int to_rts();
+  /// RESET, SQD, ERR, or RTS again: what needs no attributes.
+  int move(ibv_qp_state state);
+  ibv_qp_state state() const;
   /// Returns when the other player has come here, too.
   void barrier() const;
 
@@ -70,6 +78,11 @@ class Endpoint {
   ibv_wc wait() const;
   ibv_wc_status wait_status() const { return wait().status; }
   bool quiet() const;
+  ibv_cq_ex* extended_cq() const { return reinterpret_cast<ibv_cq_ex*>(cq); }
+  ibv_qp_ex* builder() const { return ibv_qp_to_qp_ex(qp); }
+  /// The next async event within five seconds, acknowledged. -1: none came.
+  int next_event() const;
+  bool no_event() const;
 
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
@@ -86,10 +99,16 @@ class Endpoint {
  private:
   void make_cq();
   void make_qp();
+  test::Connection connection() const;
 
   int socket_ = -1;
   ibv_sge sge_{};
 };
+
+/// A pattern that depends on `seed`: put into a buffer, and looked for.
+void fill(Endpoint& self, size_t offset, size_t bytes, uint8_t seed);
+bool holds(const Endpoint& self, size_t offset, size_t bytes, uint8_t seed);
+uint64_t& word(Endpoint& self, size_t offset);
 
 /// An opened first device. Closed with the last copy of the caller's own.
 ibv_context* open_first();

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <vector>
 
+#include "testing/queue_pair_steps.h"
+
 namespace verbatim::test {
 
 inline constexpr int kAccess =
@@ -19,9 +21,7 @@ inline constexpr int kAccess =
 class Device {
  public:
   explicit Device(size_t bytes = 1 << 16) : memory(bytes) {
-    ibv_device** list = ibv_get_device_list(nullptr);
-    context = list != nullptr && list[0] != nullptr ? ibv_open_device(list[0]) : nullptr;
-    ibv_free_device_list(list);
+    context = open_first_device();
     if (context == nullptr) return;
     pd = ibv_alloc_pd(context);
     mr = ibv_reg_mr(pd, memory.data(), memory.size(), kAccess);
@@ -47,46 +47,27 @@ class Device {
 };
 
 inline ibv_ah_attr self_address(ibv_context* context) {
-  ibv_ah_attr address{};
-  address.is_global = 1;
-  address.port_num = 1;
-  address.grh.hop_limit = 64;
-  EXPECT_EQ(ibv_query_gid(context, 1, 0, &address.grh.dgid), 0);
-  return address;
+  ibv_gid gid{};
+  EXPECT_EQ(ibv_query_gid(context, 1, 0, &gid), 0);
+  return address_of(gid);
 }
 
-inline int to_init(ibv_qp* qp) {
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_INIT;
-  attr.port_num = 1;
-  attr.qkey = 0x11;
-  attr.qp_access_flags = kAccess;
-  const int last = qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-  return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | last);
+inline Connection connection_to(ibv_qp* qp, uint32_t peer) {
+  Connection to;
+  EXPECT_EQ(ibv_query_gid(qp->context, 1, 0, &to.gid), 0);
+  to.qpn = peer;
+  to.qkey = 0x11;
+  to.access = kAccess;
+  return to;
 }
+
+inline int to_init(ibv_qp* qp) { return step_to_init(qp, connection_to(qp, 0)); }
 
 /// From INIT to RTS, connected to `peer`; datagram queue pairs need none.
 inline int to_ready(ibv_qp* qp, uint32_t peer) {
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = IBV_MTU_1024;
-  attr.dest_qp_num = peer;
-  attr.max_dest_rd_atomic = 4;
-  attr.min_rnr_timer = 1;
-  attr.ah_attr = self_address(qp->context);
-  int mask = IBV_QP_STATE;
-  if (qp->qp_type != IBV_QPT_UD) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-  if (qp->qp_type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  if (const int error = ibv_modify_qp(qp, &attr, mask)) return error;
-  attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 14;
-  attr.retry_cnt = 7;
-  attr.rnr_retry = 7;
-  attr.max_rd_atomic = 4;
-  mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  if (qp->qp_type == IBV_QPT_RC)
-    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-  return ibv_modify_qp(qp, &attr, mask);
+  const Connection to = connection_to(qp, peer);
+  if (const int error = step_to_rtr(qp, to)) return error;
+  return step_to_rts(qp, to);
 }
 
 struct Shape {
