@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Configures and builds one preset, and prints nothing else but what goes wrong.
-# usage: build.sh [PRESET]    release (default), debug, asan or tsan
+# usage: build.sh [PRESET [TARGET...]]    release (default), debug, asan or tsan; all targets
 # VERBATIM_BUILD names another build folder than the preset's.
 set -eu
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 preset=${1:-release}
+[ $# -eq 0 ] || shift
 case $preset in
   release) build_dir=$source_dir/build ;;
   debug | asan | tsan) build_dir=$source_dir/build/$preset ;;
@@ -21,7 +22,11 @@ fi
 
 cd "$source_dir"
 log=$build_dir/build.log
-if ! { cmake --preset "$preset" -B "$build_dir" && cmake --build "$build_dir" --parallel "$(nproc)"; } >"$log" 2>&1; then
+build() {
+  cmake --preset "$preset" -B "$build_dir" &&
+    cmake --build "$build_dir" --parallel "$(nproc)" --target "${@:-all}"
+}
+if ! build "$@" >"$log" 2>&1; then
   grep -nE 'error|Error|FAILED|missing' "$log" | head -n 30 >&2 || true
   tail -n 20 "$log" >&2
   echo "build.sh: the $preset build failed; all of it is in $log" >&2

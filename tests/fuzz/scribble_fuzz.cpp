@@ -28,7 +28,7 @@ using verbatim::fuzz::Vandal;
 namespace {
 
 constexpr uint64_t kScribbleNs = 30 * kMillisecondNs;
-constexpr uint64_t kEndMaxNs = 15 * kSecondNs;
+constexpr uint64_t kEndMaxNs = 45 * kSecondNs;
 constexpr uint64_t kToolMaxNs = 30 * kSecondNs;
 constexpr uint32_t kToolEvery = 8;  ///< rounds
 
