@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/engine.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -14,6 +16,7 @@ constexpr uint32_t kArrivalsPerProgress = 256;
 constexpr uint32_t kAcksHeldBack = 32;    ///< messages that one acknowledgement may wait for
 constexpr uint32_t kAckLooks = 16;        ///< empty looks that one which nobody asked for waits
 constexpr uint64_t kTickNs = 50'000'000;  ///< how late a coarse timer may be noticed
+constexpr uint32_t kPollsBeforeGivingWay = 32;
 constexpr uint32_t kMulticastQpn = 0xffffff;
 
 Published& published_of(wire::Fabric& fabric) { return *reinterpret_cast<Published*>(fabric.published()); }
@@ -131,12 +134,24 @@ uint32_t Engine::progress() {
                      !any_errored_.load(std::memory_order_relaxed) &&
                      deadline_ns_.load(std::memory_order_relaxed) == kNever && !fabric_.worth_polling();
   if (quiet || !progress_lock_.try_lock()) {
-    spin_pause();  // the peer may run on the same core's other thread
+    rest();
     return 0;
   }
   const uint32_t done = progress_locked(true);
   progress_lock_.unlock();
   return done;
+}
+
+// The peer, or the engine thread with the lock, may need this core or this processor.
+void Engine::rest() {
+  const uint32_t vain = vain_polls_.load(std::memory_order_relaxed) + 1;
+  vain_polls_.store(vain, std::memory_order_relaxed);
+  bool give_way = false;
+  if (vain % kPollsBeforeGivingWay == 0) {
+    AccessScope scope;
+    give_way = fabric_.shares_processor();
+  }
+  give_way ? static_cast<void>(sched_yield()) : spin_pause();
 }
 
 // Acknowledgements are cumulative, so they are held back while more messages wait. One that the requester did not ask

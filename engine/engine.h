@@ -130,6 +130,7 @@ class Engine final : public wire::Receiver {
   void flush_errored();
   uint32_t progress_locked(bool patient);
   bool owed_is_due(bool arrived, bool patient);
+  void rest();
   uint64_t tick_locked(uint64_t now_ns);
   uint64_t run_timers(uint64_t now_ns);
   void forget(QueuePair& qp);
@@ -169,7 +170,7 @@ class Engine final : public wire::Receiver {
   bool explain_aloud_ = false;
   std::mutex groups_lock_;
   std::vector<Attachment> attachments_;
-  std::atomic<uint32_t> program_polls_{0};
+  std::atomic<uint32_t> program_polls_{0}, vain_polls_{0};
 };
 
 }  // namespace verbatim::engine

@@ -102,6 +102,10 @@ class Fabric {
   /// stream, because messages cost less when several are taken together and their sender is not disturbed.
   virtual bool worth_polling() = 0;
 
+  /// For a thread that polls in vain: tells peers on which processor, and whether one of them was last seen to do so on
+  /// the same. Two programs that spin on one processor would wait for each other's time slices.
+  virtual bool shares_processor() = 0;
+
   /// `on`: peers wake this process's engine thread when they send something. Returns the earlier setting.
   virtual bool want_wake(bool on) = 0;
 

@@ -33,6 +33,7 @@ struct PublishedPrefix {
   uint64_t probe_address;  ///< where `probe_nonce` also lies in the process's private memory
   uint64_t probe_nonce;
   std::atomic<uint32_t> access_epoch;  ///< parity that new accesses count under
+  std::atomic<uint32_t> polled_on;     ///< 1 + the processor on which a thread last polled in vain, 0: none yet
 };
 static_assert(sizeof(PublishedPrefix) <= kPage);
 

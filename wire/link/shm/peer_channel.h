@@ -68,6 +68,8 @@ class PeerChannel final : public Channel {
   /// The peer refused by the kernel to have its memory read: say so once and for all.
   void forbid_cross_memory() { cross_.store(false, std::memory_order_relaxed); }
   bool cross_memory() const { return cross_.load(std::memory_order_relaxed); }
+  /// See PublishedPrefix; 0 when the peer is gone.
+  uint32_t polled_on() const { return dead() ? 0 : prefix().polled_on.load(std::memory_order_relaxed); }
   /// A send was refused for want of room; true once there is room again (then the mark is taken off).
   bool room_again();
   bool waits_for_room() const { return busy_.load(std::memory_order_relaxed); }

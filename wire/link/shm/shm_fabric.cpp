@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "wire/link/shm/shm_fabric.h"
 
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -161,6 +162,17 @@ bool ShmFabric::pending() const {
     const Sender* sender = watched_[i].load(std::memory_order_relaxed);
     if (sender->reader.pending() && !sender->channel->dead()) return true;
   }
+  return false;
+}
+
+bool ShmFabric::shares_processor() {
+  if (forked_) return false;
+  const uint32_t here = static_cast<uint32_t>(sched_getcpu()) + 1;
+  if (prefix().polled_on.load(std::memory_order_relaxed) != here)
+    prefix().polled_on.store(here, std::memory_order_relaxed);
+  const uint32_t count = watched_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; i++)
+    if (watched_[i].load(std::memory_order_relaxed)->channel->polled_on() == here) return true;
   return false;
 }
 

@@ -53,6 +53,7 @@ class ShmFabric final : public Fabric {
   uint32_t poll(Receiver& receiver, uint32_t budget) override;
   bool pending() const override;
   bool worth_polling() override;
+  bool shares_processor() override;
   bool want_wake(bool on) override;
   void wait_for_peers() override;
   std::byte* published() override { return published_.data() + kPage; }
