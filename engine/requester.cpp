@@ -96,9 +96,22 @@ void Requester::run_locked() {
     return;
   }
   budget_bytes_ = kBytesPerRun;
+  stalled_ = true;
   uint32_t left = kRequestsPerRun;
   while (left > 0 && budget_bytes_ > 0 && advance() == Step::kAgain) left--;
   if (left == 0 || budget_bytes_ == 0) engine_.schedule(qp_);
+  note_rest();
+}
+
+// After a reply: a queue that had run empty stays so until the next doorbell.
+void Requester::go_on() {
+  if (stalled_)
+    run_locked();
+  else
+    note_rest();
+}
+
+void Requester::note_rest() {
   const bool busy = !idle();
   if (was_busy_ && !busy && qp_.state() == QpState::kSqd) qp_.note_drained();
   was_busy_ = busy;
@@ -116,6 +129,7 @@ Requester::Step Requester::advance() {
   const char* why = nullptr;
   switch (qp_.spec().send->fetch(index_, message.work, message.next_index, why)) {
     case SendQueue::Fetch::kNone:
+      stalled_ = false;
       return Step::kStop;
     case SendQueue::Fetch::kBad:
       return fail_local(index_, message.next_index, message.work, Status::kLocalQpOperation, why);

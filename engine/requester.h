@@ -65,6 +65,8 @@ class Requester {
 
   // Sending, with the lock held.
   void run_locked();
+  void go_on();
+  void note_rest();
   Step advance();
   Step send_datagram(Message& message);
   Step send_connected(Message& message);
@@ -124,6 +126,7 @@ class Requester {
   wire::Channel* channel_ = nullptr;
   bool in_message_ = false;  ///< some, not all segments of the message at the cursor are out
   bool peer_verified_ = false;
+  bool stalled_ = false;   ///< the last run ended with entries left to send: a reply may let it go on
   bool was_busy_ = false;  ///< not idle at the last look: SQD reports the change
   uint32_t peer_generation_ = 0;
   uint32_t first_psn_ = 0;

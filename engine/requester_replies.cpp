@@ -40,7 +40,7 @@ void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payl
   if ((state != QpState::kRts && state != QpState::kSqd) || qp_.type() != QpType::kRc) return;
   if (&from != channel_ || segment.src_qpn != qp_.attributes().dest_qpn) return;
   handle_reply(segment, &payload);
-  run_locked();
+  go_on();
 }
 
 void Requester::on_acknowledgement(wire::Channel& from, const Segment& segment) {
@@ -49,7 +49,7 @@ void Requester::on_acknowledgement(wire::Channel& from, const Segment& segment) 
   if ((state != QpState::kRts && state != QpState::kSqd) || qp_.type() != QpType::kRc) return;
   if (&from != channel_ || segment.src_qpn != qp_.attributes().dest_qpn || window_count_ == 0) return;
   acknowledge(segment.ack_psn & wire::kPsnMask);
-  run_locked();
+  go_on();
 }
 
 void Requester::handle_reply(const Segment& segment, wire::Payload* payload) {
@@ -216,6 +216,7 @@ void Requester::wait_for_ready(uint8_t code, uint32_t psn) {
 // front part.
 void Requester::rewind(uint32_t psn) {
   if (window_count_ == 0) return;
+  stalled_ = true;
   const Outstanding& entry = oldest();
   const int32_t packets = wire::psn_distance(psn, entry.first_psn);
   index_ = entry.index;
