@@ -17,6 +17,16 @@ struct SpecialKeys {
   uint32_t repeated_mkey = 0;           ///< repeats an interleaved entry
 };
 
+/// A queue pair as QUERY_QP shows it.
+struct QpFacts {
+  hw::QpType type{};
+  hw::QpAttributes attributes;
+  uint32_t pd = 0, send_cqn = 0, receive_cqn = 0;
+  uint32_t srqn = 0;  ///< 0: it has a receive queue of its own, or none
+  uint32_t user_index = 0;
+  uint32_t log_send_blocks = 0, log_receive_entries = 0;
+};
+
 /// The device as commands meet it: objects have numbers, and belong to the user context that made them.
 /// Implementations are thread safe. Errors: ENOENT a number that the uid has no object of, EBUSY still in
 /// use, ENOMEM none left, EINVAL bad argument; the reason names the argument.
@@ -38,6 +48,11 @@ class CommandUnit {
   virtual Outcome dealloc_uar(uint16_t uid, uint32_t uar) = 0;
   virtual Expected<uint32_t> alloc_transport_domain(uint16_t uid) = 0;
   virtual Outcome dealloc_transport_domain(uint16_t uid, uint32_t domain) = 0;
+
+  virtual Expected<QpFacts> query_qp(uint16_t uid, uint32_t qpn) = 0;
+  /// As hw::Hca::modify_qp.
+  virtual Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,
+                            uint32_t mask) = 0;
 };
 
 }  // namespace verbatim::prm

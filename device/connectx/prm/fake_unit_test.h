@@ -37,6 +37,20 @@ class FakeUnit final : public CommandUnit {
     return give_back(domains_, uid, domain, "transport domain");
   }
 
+  Expected<QpFacts> query_qp(uint16_t, uint32_t qpn) override {
+    if (qpn != kQpn) return Error{ENOENT, "the context has no queue pair of number " + std::to_string(qpn)};
+    return qp_;
+  }
+  Outcome modify_qp(uint16_t, uint32_t, const hw::QpAttributes& attributes, uint32_t mask) override {
+    modified_ = attributes;
+    mask_ = mask;
+    return Done{};
+  }
+
+  static constexpr uint32_t kQpn = 0x123456;
+  QpFacts qp_;
+  hw::QpAttributes modified_;  ///< what the last modify_qp asked for
+  uint32_t mask_ = 0;
   hw::Limits limits_;
   hw::PortState port_;
   std::vector<hw::GidEntry> gids_;
