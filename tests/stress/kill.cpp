@@ -25,7 +25,8 @@ using namespace verbatim::stress;
 namespace {
 
 constexpr uint64_t kNoticeMaxNs = 5 * kSecondNs;
-constexpr int kSettledRounds = 5;  ///< after these nothing may grow any more
+constexpr useconds_t kQuietStartUs = 10'000;  ///< a peer that lives for longer has moved something
+constexpr int kSettledRounds = 5;             ///< after these nothing may grow any more
 constexpr uint32_t kGrowthMax = 8;
 
 /// What the survivor and the agent hold; it must not grow with every dead peer.
@@ -100,32 +101,38 @@ int run_peer(const char* seed) {
 /// One life and death of a peer. `quiet`: afterwards the survivor sleeps until it is told.
 void run_round(const Device& device, uint64_t seed, bool quiet) {
   const Child peer = start_self("--peer", std::to_string(seed).c_str());
-  std::atomic<uint64_t> killed_at{0}, met{0};
+  std::atomic<uint64_t> killed_at{0};
+  std::atomic<bool> met{false}, flows{false};
   std::thread killer([&] {
-    const bool early = seed % 5 == 0;  // somewhere in its start; else in the midst of traffic
-    while (!early && met == 0) usleep(200);
-    usleep(static_cast<useconds_t>(seed / 5 % 40'000));
+    const bool early =
+        seed % 5 == 0;  // somewhere in its start; else after it, mostly in the midst of traffic
+    const auto delay_us = static_cast<useconds_t>(seed / 5 % 40'000);
+    while (!early && !met) usleep(200);
+    usleep(delay_us);
+    while (!early && delay_us > kQuietStartUs && !flows) usleep(200);
     require(kill(peer.pid, SIGKILL) == 0, "kill");
     killed_at = now_ns();
   });
-  uint64_t completed = 0;
   {
     Traffic traffic(device, seed ^ 0x5555);
     const bool connected = traffic.meet(peer.socket);
-    met = 1;
-    while (killed_at == 0) connected ? traffic.turn() : static_cast<void>(usleep(200));
+    flows = !connected;
+    met = true;
+    const uint64_t began = now_ns();
+    while (killed_at == 0) {
+      connected ? traffic.turn() : static_cast<void>(usleep(200));
+      if (traffic.completed() > 0) flows = true;
+      if (now_ns() - began > kNoticeMaxNs) fail("no traffic before the kill");
+    }
     while (connected && !traffic.all_ended()) {
       traffic.probe();
       traffic.listen(quiet ? 50 : 0);
       if (now_ns() - killed_at > kNoticeMaxNs)
         fail("round of seed %llu:%s", static_cast<unsigned long long>(seed), traffic.state_text());
     }
-    completed = traffic.completed();
     killer.join();
     const int status = reap(peer);
     if (!WIFSIGNALED(status)) fail("the peer ended by itself, status 0x%x", status);
-    if (connected && seed % 5 != 0 && completed == 0 && seed / 5 % 40'000 > 10'000)
-      fail("no traffic before the kill");
   }
   close(peer.socket);
 }
