@@ -76,7 +76,7 @@ struct Reason {
   std::atomic<uint64_t> number;  ///< 1 + position in time; 0: never written; written last
   uint64_t time_ns;              ///< CLOCK_REALTIME
   uint32_t qpn;
-  uint32_t status;  ///< engine::Status
+  uint32_t status;  ///< engine::Status, or kRefusal with an errno value
   uint64_t work;    ///< work queue index
   char text[224];   ///< NUL terminated
 };

@@ -23,6 +23,9 @@ enum class Status : uint8_t {
   kRemoteAborted,
 };
 
+/// In the status of a reason (engine/published.h): the rest is the errno value of a refused command.
+inline constexpr uint32_t kRefusal = 1u << 31;
+
 /// Rights of a memory key and of a queue pair; bit values are those of IBV_ACCESS_*.
 enum Access : uint32_t {
   kLocalWrite = 1 << 0,

@@ -84,15 +84,14 @@ void print(const agent::Explanation& each, bool as_json) {
                       {"program", each.program},
                       {"pid", each.pid},
                       {"qpn", each.qpn},
-                      {"status", status_name(each.status, each.qpn)},
+                      {"status", status_name(each.status)},
                       {"reason", each.text}};
     std::printf("%s\n", out.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
     return;
   }
   const std::string where = each.qpn ? " QP " + number(each.qpn) : "";
   std::printf("%s  %s[%u]%s  %s: %s\n", clock_text(each.time_ns).c_str(), printable(each.program).c_str(),
-              each.pid, where.c_str(), status_name(each.status, each.qpn).c_str(),
-              printable(each.text).c_str());
+              each.pid, where.c_str(), status_name(each.status).c_str(), printable(each.text).c_str());
 }
 
 }  // namespace

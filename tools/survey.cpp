@@ -191,8 +191,8 @@ Expected<Port> port() {
   return port;
 }
 
-std::string status_name(uint32_t status, uint32_t qpn) {
-  if (qpn == 0) return std::strerror(static_cast<int>(status));
+std::string status_name(uint32_t status) {
+  if (status & engine::kRefusal) return std::strerror(static_cast<int>(status & ~engine::kRefusal));
   static constexpr const char* kNames[] = {"success",
                                            "local length error",
                                            "local QP operation error",

@@ -43,8 +43,8 @@ struct Port {
 /// As the agent keeps them; without an agent, as the next one will. Errors as above.
 Expected<Port> port();
 
-/// Words for an engine::Status, or for an errno value of a refused command.
-std::string status_name(uint32_t status, uint32_t qpn);
+/// Words for the status of a reason: an engine::Status, or the errno value of a refused command.
+std::string status_name(uint32_t status);
 
 /// Text of a program that is safe to show on a terminal: control characters become '?'.
 std::string printable(std::string text);

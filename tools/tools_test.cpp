@@ -54,11 +54,12 @@ void publish_header(Member& member, const char* program) {
   header.block_slots[0] = member.client->slot();
 }
 
-void publish_reason(Member& member, uint64_t number, uint64_t time_ns, const char* text) {
+void publish_reason(Member& member, uint64_t number, uint64_t time_ns, const char* text,
+                    uint32_t status = static_cast<uint32_t>(engine::Status::kRemoteAccess)) {
   engine::Reason& reason = published(member).reasons[(number - 1) % engine::kReasonsMax];
   reason.time_ns = time_ns;
   reason.qpn = 0x4001;
-  reason.status = static_cast<uint32_t>(engine::Status::kRemoteAccess);
+  reason.status = status;
   std::strcpy(reason.text, text);
   reason.number = number;
 }
@@ -185,7 +186,7 @@ TEST_F(ToolsTest, ExplainsErrorsOfTheLivingAndTheDead) {
   auto member = std::make_unique<Member>();
   publish_header(*member, "alive");
   publish_reason(*member, 1, 2'000, "rkey 0x1234 has no remote write right");
-  publish_reason(*member, 2, 4'000, "red \033[31m alert");
+  publish_reason(*member, 2, 4'000, "red \033[31m alert", engine::kRefusal | ENOMEM);
   MemberProcess dead([](Member& other) {
     publish_header(other, "dead");
     publish_reason(other, 1, 1'000, "oldest");
@@ -206,6 +207,7 @@ TEST_F(ToolsTest, ExplainsErrorsOfTheLivingAndTheDead) {
     EXPECT_EQ(0x4001, lines[1]["qpn"]);
     EXPECT_EQ("remote access error", lines[1]["status"]);
     EXPECT_EQ("rkey 0x1234 has no remote write right", lines[1]["reason"]);
+    EXPECT_EQ("Cannot allocate memory", lines[3]["status"]) << "a refused command, though of a queue pair";
   };
   check(verbatim("explain --json"));
   const Result words = verbatim("explain");

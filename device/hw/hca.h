@@ -185,7 +185,7 @@ public:
     /// Drains what has arrived for this process. Cheap when nothing has.
     virtual void poll() = 0;
 
-    /// Records a refusal in words for `verbatim explain`.
+    /// Records a refusal in words for `verbatim explain`; its status is engine::kRefusal with an errno value.
     virtual void explain(uint32_t qpn, int status, const char* text) = 0;
 };
 

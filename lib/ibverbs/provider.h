@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "device/hw/hca.h"
+#include "engine/status.h"
 #include "lib/ibverbs/event_queue.h"
 #include "lib/ibverbs/public.h"
 #include "runtime/process.h"
@@ -190,7 +191,8 @@ struct Provider {
 
 /// Keeps the reason of a refusal for `verbatim explain` and returns its errno value.
 inline int refuse(Context& context, const Error& error, uint32_t qpn = 0) {
-  context.hca->explain(qpn, error.code, error.reason.c_str());
+  context.hca->explain(qpn, static_cast<int>(engine::kRefusal | static_cast<uint32_t>(error.code)),
+                       error.reason.c_str());
   return error.code;
 }
 inline int refuse(Context& context, int code, const std::string& reason, uint32_t qpn = 0) {
