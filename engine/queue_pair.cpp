@@ -121,6 +121,8 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
   if ((to == QpState::kError || to == QpState::kReset) && from != to && from != QpState::kInit)
     engine_.fabric().wait_for_peers();
   if (run) ring();
+  // What was posted is flushed also when nobody polls: a program may sleep on a completion channel.
+  if (to == QpState::kError && from != to) engine_.schedule(*this);
   return Done{};
 }
 

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 #include <thread>
 
@@ -286,6 +287,8 @@ TEST(Arming, WakesForErrors) {
   Pair pair({.channel = true});
   EXPECT_EQ(pair.right.receive(0, 64), 0);
   EXPECT_EQ(ibv_req_notify_cq(pair.right.cq, 1), 0);
+  // Everything in this process has gone to sleep by then.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(pair.right.move(IBV_QPS_ERR), 0);
   pollfd wait{pair.right.channel->fd, POLLIN, 0};
   EXPECT_EQ(poll(&wait, 1, 5000), 1);
