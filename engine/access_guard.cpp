@@ -17,7 +17,7 @@ constexpr int kSpinsBeforeYield = 200;
 }
 
 std::atomic<uint64_t> AccessGuard::epoch{1};
-thread_local AccessGuard::Reader* AccessGuard::mine = nullptr;
+constinit thread_local AccessGuard::Reader* AccessGuard::mine = nullptr;
 
 struct AccessGuard::Members {
   std::mutex lock;
@@ -27,7 +27,7 @@ struct AccessGuard::Members {
 /// Ends with its thread.
 struct AccessGuard::Membership {
   Reader* reader = nullptr;
-  ~Membership() {
+  __attribute__((no_sanitize("null"))) ~Membership() {
     Members& all = members();
     std::lock_guard<std::mutex> hold(all.lock);
     mine = nullptr;
@@ -41,7 +41,7 @@ AccessGuard::Members& AccessGuard::members() {
   return *all;
 }
 
-AccessGuard::Reader& AccessGuard::admit() {
+__attribute__((no_sanitize("null"))) AccessGuard::Reader& AccessGuard::admit() {
   static thread_local Membership membership;
   Members& all = members();
   std::lock_guard<std::mutex> hold(all.lock);
