@@ -9,6 +9,8 @@ usage: run.py --build DIR [--short] [--wrapped] [--only REGEX] [--repeat N]
   --only     cases whose name matches
   --repeat   all of it so many times
 
+VERBATIM_TEST_PRELOAD names a library that the programs, and nothing else, are to preload.
+
 Each run has an agent and TCP ports of its own. Ends with `N passed, N failed, N skipped`; exit status 1 if a case
 failed, 77 if all were skipped because their programs are not installed.
 """
@@ -67,6 +69,8 @@ class Runner:
         self.folder = folder
         self.environment = dict(os.environ, LC_ALL='C')
         self.environment.setdefault('VERBATIM_AGENT_SOCKET', f'verbatim-clients-{os.getpid()}')
+        if 'VERBATIM_TEST_PRELOAD' in os.environ:
+            self.environment['LD_PRELOAD'] = os.environ['VERBATIM_TEST_PRELOAD']
         self.prefix = []
         if options.wrapped:
             self.prefix = [os.path.join(options.build, 'bin', 'verbatim'), 'run', '--']
