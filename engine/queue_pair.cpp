@@ -154,14 +154,15 @@ void QueuePair::enter_error(QpState target) {
 
 void QueuePair::run_ready() {
   const QpState now = state();
+  // Asked again under each lock: the program may be resetting the queue pair.
   if (now == QpState::kError || now == QpState::kSqe) {
     {
       std::lock_guard<SpinLock> hold(requester_.lock());
-      requester_.flush();
+      if (state() == now) requester_.flush();
     }
     if (now == QpState::kError) {
       std::lock_guard<SpinLock> hold(responder_.lock());
-      responder_.flush();
+      if (state() == now) responder_.flush();
     }
     if (now == QpState::kError) responder_.flush_posted();
     // A refusal may still be owed to the peer.
