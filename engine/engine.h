@@ -78,8 +78,9 @@ class Engine final : public wire::Receiver {
   /// Held while queue pairs are run; whoever delivers arrivals otherwise than by progress holds it too.
   SpinLock& progress_lock() { return progress_lock_; }
 
-  /// Counts calls of progress by program threads: the engine thread stays out of the way while this moves.
+  /// Counts looks of program threads for completions: the engine thread stays out of the way while this moves.
   uint32_t program_polls() const { return program_polls_.load(std::memory_order_relaxed); }
+  std::atomic<uint32_t>& program_poll_count() { return program_polls_; }
   void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
 
   /// Records a reason in the published area. Thread safe; `text` is cut at 223 bytes.

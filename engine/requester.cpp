@@ -75,7 +75,7 @@ void Requester::connect(uint32_t first_psn) {
 }
 
 void Requester::reset() {
-  index_ = sent_bytes_ = 0;
+  index_ = sent_bytes_ = sent_until_ = 0;
   window_head_ = window_count_ = reads_ = 0;
   in_message_ = false;
   rnr_until_ns_ = retry_at_ns_ = 0;
@@ -119,8 +119,8 @@ void Requester::note_rest() {
 
 Requester::Step Requester::advance() {
   const QpState state = qp_.state();
-  // A message that has begun is finished before the queue rests.
-  if (state != QpState::kRts && !(state == QpState::kSqd && in_message_)) return Step::kStop;
+  // What has begun is finished before the queue rests.
+  if (state != QpState::kRts && !(state == QpState::kSqd && (in_message_ || repeating()))) return Step::kStop;
   if (rnr_until_ns_ != 0 || retry_at_ns_ != 0) return Step::kStop;
   if (window_count_ > window_mask_ && !in_message_) return Step::kStop;
 

@@ -50,7 +50,7 @@ class Requester {
   void reset();
   /// Ends everything in the queue with flush errors.
   void flush();
-  bool idle() const { return window_count_ == 0 && sent_bytes_ == 0; }
+  bool idle() const { return window_count_ == 0 && sent_bytes_ == 0 && !repeating(); }
   bool watched = false;  ///< on the engine's timer list
 
   struct Message;  ///< one work request with its memory, ready to be sent (engine/message.h)
@@ -62,6 +62,9 @@ class Requester {
     bool signaled, done;
   };
   enum class Step : uint8_t { kAgain, kStop };
+
+  /// The cursor stands before work that has been sent once already.
+  bool repeating() const { return static_cast<int32_t>(sent_until_ - index_) > 0; }
 
   // Sending, with the lock held.
   void run_locked();
@@ -115,6 +118,7 @@ class Requester {
   // The cursor.
   uint32_t index_ = 0;       ///< next queue entry to send
   uint32_t sent_bytes_ = 0;  ///< of that entry's message
+  uint32_t sent_until_ = 0;  ///< entries before it have begun, even if the cursor went back
   uint32_t next_psn_ = 0;
   uint32_t ring_psn_ = 0;  ///< what the responder expects
 

@@ -219,6 +219,8 @@ void Requester::rewind(uint32_t psn) {
   stalled_ = true;
   const Outstanding& entry = oldest();
   const int32_t packets = wire::psn_distance(psn, entry.first_psn);
+  const uint32_t begun = in_message_ ? index_ + 1 : index_;
+  if (static_cast<int32_t>(begun - sent_until_) > 0) sent_until_ = begun;
   index_ = entry.index;
   in_message_ =
       packets > 0 && packets < static_cast<int32_t>(entry.packets) && !awaits_response(entry.opcode);

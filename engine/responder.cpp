@@ -399,7 +399,8 @@ void Responder::flush() {
   }
   message_ = Progress{};
   work_held_ = false;
-  responses_.clear();
+  // What was carried out before a refusal is still answered, before the refusal.
+  if (!ack_due_ || (due_syndrome_ & 0x60) == 0) responses_.clear();
   if (qp_.spec().shared_receive) {
     if (qp_.spec().events) qp_.spec().events->on_event(AsyncEvent::kQpLastWqeReached);
     return;

@@ -118,9 +118,10 @@ bool Responder::send_response(Response& response) {
                                   : reply_channel_->send(segment, &piece, chunk > 0 ? 1 : 0, false, nullptr);
     if (result == SendResult::kBusy) return false;
     if (result == SendResult::kSourceFault) {
-      const uint32_t psn = response.psn;
+      const uint32_t psn = response.psn;  // `response` goes with the others
       refuse(wire::kNakRemoteAccess, why ? why : "the memory that was to be read is not mapped");
       ack_due_ = false;  // this refusal is about the read, not about what came last
+      responses_.clear();
       reply_channel_->send(reply_to(psn, wire::kNakRemoteAccess), nullptr, 0, false, nullptr);
       return true;
     }

@@ -20,6 +20,7 @@ namespace {
 constexpr uint64_t kLingerNs = 30'000;       ///< keep looking this long after work was found
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
+constexpr uint64_t kOutsideNs = 5'000'000;   ///< how long work may keep it from looking at the agent
 constexpr uint64_t kSweepNs = 20'000'000;        ///< how often dead peers are looked for at most
 constexpr uint64_t kDoubtfulSleepNs = 50'000'000;  ///< where a wake-up may be missed
 constexpr uint64_t kAgentRetryNs = 200'000'000;  ///< between tries to find a lost agent
@@ -74,9 +75,9 @@ void EngineThread::run() {
     }
     called = false;
     const uint64_t next = engine_.step(now);
-    if (next <= now) {
-      worked_ns = now;
-      sched_yield();
+    if (next <= now) worked_ns = now;
+    if (now - outside_ns_ > kOutsideNs) {
+      look_outside(0, now);
     } else if (now < worked_ns + kLingerNs) {
       sched_yield();
     } else {
@@ -93,30 +94,31 @@ bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
   if (!fabric_.wakes_are_certain()) until_ns = std::min(until_ns, now_ns + kDoubtfulSleepNs);
   bool called = true;
   asleep_.store(true, std::memory_order_seq_cst);
-  if (!wanted_.exchange(false, std::memory_order_seq_cst)) {
-    pollfd files[2] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}};
-    timespec wait;
-    const uint64_t span = until_ns == kNever ? 0 : until_ns - now_ns;
-    wait.tv_sec = static_cast<time_t>(span / 1'000'000'000);
-    wait.tv_nsec = static_cast<long>(span % 1'000'000'000);
-    const int ready = ppoll(files, 2, until_ns == kNever ? nullptr : &wait, nullptr);
-    asleep_.store(false, std::memory_order_relaxed);
-    called = ready > 0;
-    uint64_t count;
-    if (ready > 0 && files[0].revents) (void)!read(fabric_.wake_fd(), &count, sizeof count);
-    if ((ready > 0 && files[1].revents) || files[1].fd < 0) agent_.handle_notices(notices_);
-    const uint64_t now = clock_.now_ns();
-    if (now - swept_ns_ > kSweepNs && ready > 0) {
-      swept_ns_ = now;
-      {
-        std::lock_guard<SpinLock> hold(engine_.progress_lock());
-        fabric_.sweep(engine_);
-      }
-      fabric_.reclaim([this] { let_go_of_the_dead(engine_, clock_); });
-    }
-  }
+  if (!wanted_.exchange(false, std::memory_order_seq_cst)) called = look_outside(until_ns, now_ns);
   asleep_.store(false, std::memory_order_relaxed);
   return called;
+}
+
+// Deals with what the agent tells and with peers that died; waits for that or a wake-up. True: there was one.
+bool EngineThread::look_outside(uint64_t until_ns, uint64_t now_ns) {
+  pollfd files[2] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}};
+  const uint64_t span = until_ns > now_ns && until_ns != kNever ? until_ns - now_ns : 0;
+  const timespec wait = {static_cast<time_t>(span / 1'000'000'000), static_cast<long>(span % 1'000'000'000)};
+  const int ready = ppoll(files, 2, until_ns == kNever ? nullptr : &wait, nullptr);
+  asleep_.store(false, std::memory_order_relaxed);
+  uint64_t count;
+  if (ready > 0 && files[0].revents) (void)!read(fabric_.wake_fd(), &count, sizeof count);
+  if ((ready > 0 && files[1].revents) || files[1].fd < 0) agent_.handle_notices(notices_);
+  outside_ns_ = clock_.now_ns();
+  if (outside_ns_ - swept_ns_ > kSweepNs && ready > 0) {
+    swept_ns_ = outside_ns_;
+    {
+      std::lock_guard<SpinLock> hold(engine_.progress_lock());
+      fabric_.sweep(engine_);
+    }
+    fabric_.reclaim([this] { let_go_of_the_dead(engine_, clock_); });
+  }
+  return ready > 0;
 }
 
 }  // namespace verbatim::runtime

@@ -34,6 +34,7 @@ class EngineThread {
  private:
   void run();
   bool sleep(uint64_t until_ns, uint64_t now_ns);
+  bool look_outside(uint64_t until_ns, uint64_t now_ns);
 
   engine::Engine& engine_;
   wire::shm::ShmFabric& fabric_;
@@ -41,7 +42,7 @@ class EngineThread {
   agent::NoticeSink& notices_;
   const Clock& clock_;
   std::atomic<bool> stop_{false}, asleep_{false}, wanted_{false};
-  uint64_t swept_ns_ = 0;
+  uint64_t swept_ns_ = 0, outside_ns_ = 0;
   std::thread thread_;
 };
 

@@ -55,6 +55,7 @@ class ConnectxHca final : public hw::Hca {
   Outcome detach_multicast(hw::Qp*, const Gid&) override;
 
   void ring_send(hw::Qp*) override;
+  std::atomic<uint32_t>& program_polls() override { return engine_.program_poll_count(); }
   void poll() override;
   void explain(uint32_t qpn, int status, const char* text) override { engine_.explain(qpn, status, 0, text); }
 

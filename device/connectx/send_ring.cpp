@@ -120,6 +120,8 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
       const auto update = read<UmrControlSegment>(index, unit);
       if (!(update.flags & kUmrInline) || update.key_mask != kUmrMaskFree)
         return "memory key updates other than a local invalidate are not offered";
+      if (!(read<UmrKeySegment>(index, unit + sizeof update / kSegmentUnit).free & kUmrKeyFree))
+        return "the memory key update does not free the key";
       work.opcode = Opcode::kLocalInvalidate;
       work.immediate = control.immediate;
       return nullptr;

@@ -9,6 +9,7 @@
 // decoded into the same calls. No input may crash the device: commands refuse with an errno and a reason, queue
 // memory is checked when it is decoded.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -182,6 +183,9 @@ public:
     /// The send doorbell: the doorbell record's send counter has moved. Runs the queue on the calling thread, up to a
     /// bounded amount of work; the rest is done by poll and by the engine thread.
     virtual void ring_send(Qp*) = 0;
+    /// Grows whenever a program thread looks for completions, found ones included (poll counts itself): the device's own
+    /// thread stays away from what such a program is about to do. Relaxed; a lost update does not matter.
+    virtual std::atomic<uint32_t>& program_polls() = 0;
     /// Drains what has arrived for this process. Cheap when nothing has.
     virtual void poll() = 0;
 

@@ -17,17 +17,30 @@ constexpr uint8_t kOwnerBit = 1;
 /// One entry more than asked for, as a ConnectX has it.
 uint32_t ring_entries(uint32_t wanted) { return std::bit_ceil(wanted + 1); }
 
-bool allocate_ring(verbs::ProtectionDomain* domain, uint32_t entries, QueueMemory& memory) {
+/// An empty ring, kept with the queue; nullptr: no memory.
+CompletionRing* make_ring(CompletionQueue& cq, uint32_t entries) {
   const size_t bytes = static_cast<size_t>(entries) * sizeof(Cqe);
-  if (!memory.allocate(domain, bytes, kCacheLine, MemoryUse::kCompletionQueue)) return false;
-  std::memset(memory.base(), 0, bytes);
-  auto* cqe = reinterpret_cast<Cqe*>(memory.base());
-  for (uint32_t i = 0; i < entries; i++) cqe[i].opcode_owner = connectx::kCqeInvalid << 4 | kOwnerBit;
-  return true;
+  CompletionRing* ring = nullptr;
+  for (const auto& former : cq.rings)
+    if (former->entries == entries) ring = former.get();
+  if (ring == nullptr) {
+    auto made = std::make_unique<CompletionRing>();
+    if (!made->memory.allocate(cq.domain, bytes, kCacheLine, MemoryUse::kCompletionQueue)) return nullptr;
+    made->base = made->memory.base();
+    made->entries = entries;
+    ring = made.get();
+    cq.rings.push_back(std::move(made));
+  }
+  for (uint32_t i = 0; i < entries; i++) {
+    Cqe& cqe = *ring->entry(i);
+    std::memset(static_cast<void*>(&cqe), 0, sizeof cqe - 1);
+    __atomic_store_n(&cqe.opcode_owner, uint8_t{connectx::kCqeInvalid << 4 | kOwnerBit}, __ATOMIC_RELAXED);
+  }
+  return ring;
 }
 
-hw::QueueMemory describe(const QueueMemory& memory, uint32_t entries) {
-  return {memory.base(), memory.bytes(), entries, sizeof(Cqe)};
+hw::QueueMemory describe(const CompletionRing& ring) {
+  return {ring.base, ring.memory.bytes(), ring.entries, sizeof(Cqe)};
 }
 
 }  // namespace
@@ -39,19 +52,19 @@ verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_att
   if ((attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 && attributes.parent_domain != nullptr)
     domain = verbs::ProtectionDomain::of(attributes.parent_domain);
   const uint32_t entries = ring_entries(attributes.cqe);
+  if (cq != nullptr) cq->domain = domain;
   if (cq != nullptr) cq->doorbell = cq->record.allocate(domain);
-  if (cq == nullptr || cq->doorbell == nullptr || !allocate_ring(domain, entries, cq->memory))
+  if (cq != nullptr) cq->ring = make_ring(*cq, entries);
+  if (cq == nullptr || cq->doorbell == nullptr || cq->ring == nullptr)
     return verbs::refuse_pointer(context, ENOMEM, "no memory for a completion queue");
   const bool flags_given = (attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
   hw::CqSpec spec;
-  spec.ring = describe(cq->memory, entries);
+  spec.ring = describe(*cq->ring);
   spec.doorbell = cq->doorbell;
   spec.ignore_overrun = flags_given && (attributes.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
   spec.owner = static_cast<verbs::CompletionQueue*>(cq.get());
-  cq->domain = domain;
-  cq->ring = cq->memory.base();
-  cq->entries = entries;
   cq->hca = context.hca;
+  cq->polls = &context.hca->program_polls();
   cq->queue_pairs = &ContextState::of(context).queue_pairs;
   cq->clock_khz = context.hca->limits().timestamp_khz;
   cq->cq.cqe = static_cast<int>(entries - 1);
@@ -68,19 +81,16 @@ int resize_cq(verbs::CompletionQueue& base, uint32_t wanted) {
   auto& cq = static_cast<CompletionQueue&>(base);
   const uint32_t entries = ring_entries(wanted);
   const std::lock_guard guard(cq.lock);
-  if (entries == cq.entries) return 0;
-  QueueMemory memory;
-  if (!allocate_ring(cq.domain, entries, memory))
-    return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
+  if (entries == cq.entries()) return 0;
   uint32_t unread = 0;
-  while (unread < cq.entries && cq.written(cq.consumed + unread) != nullptr) unread++;
+  while (unread < cq.entries() && cq.written(cq.consumed + unread) != nullptr) unread++;
   if (unread >= entries)
     return verbs::refuse(*cq.context, EINVAL, "ibv_resize_cq: more completions wait than would fit");
-  if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(memory, entries))))
+  CompletionRing* const ring = make_ring(cq, entries);
+  if (ring == nullptr) return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
+  if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(*ring))))
     return error;
-  cq.memory = std::move(memory);
-  cq.ring = cq.memory.base();
-  cq.entries = entries;
+  cq.ring.store(ring, std::memory_order_release);
   cq.cq.cqe = static_cast<int>(entries - 1);
   return 0;
 }
@@ -91,7 +101,7 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
   const std::lock_guard guard(cq.lock);
   cq.last_qp = nullptr;
   uint32_t end = cq.consumed;
-  while (end - cq.consumed < cq.entries && cq.written(end) != nullptr) end++;
+  while (end - cq.consumed < cq.entries() && cq.written(end) != nullptr) end++;
   uint32_t gone = 0;
   for (uint32_t at = end; at-- != cq.consumed;) {
     const Cqe& cqe = *cq.entry(at);
@@ -108,7 +118,7 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
     }
   }
   if (gone == 0) return;
-  cq.consumed += gone;
+  __atomic_store_n(&cq.consumed, cq.consumed + gone, __ATOMIC_RELAXED);
   cq.publish_consumed();
 }
 

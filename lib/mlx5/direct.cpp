@@ -26,9 +26,9 @@ void show(ibv_qp* in, mlx5dv_qp& out) {
 
 void show(ibv_cq* in, mlx5dv_cq& out) {
   CompletionQueue& cq = CompletionQueue::of(in);
-  out.buf = cq.ring;
+  out.buf = cq.ring.load()->base;
   out.dbrec = cq.doorbell;
-  out.cqe_cnt = cq.entries;
+  out.cqe_cnt = cq.entries();
   out.cqe_size = sizeof(connectx::Cqe);
   out.cq_uar = ContextState::of(*cq.context).doorbell_page.bytes;
   out.cqn = cq.device->number;

@@ -31,12 +31,12 @@ bool step(CompletionQueue& cq) {
 int start_poll(ibv_cq_ex* public_cq, ibv_poll_cq_attr* attributes) {
   CompletionQueue& cq = CompletionQueue::of(public_cq);
   if (attributes->comp_mask != 0) return EINVAL;
-  cq.lock.lock();
-  if (cq.written(cq.consumed) == nullptr) {
-    cq.lock.unlock();
+  if (!cq.seems_written()) {
     cq.hca->poll();
-    cq.lock.lock();
+    if (!cq.seems_written()) return ENOENT;
   }
+  cq.note_poll();
+  cq.lock.lock();
   if (step(cq)) return 0;
   cq.publish_consumed();
   cq.lock.unlock();

@@ -67,13 +67,32 @@ struct ContextState {
   }
 };
 
+/// The memory of a completion queue. A queue that is resized keeps its former rings: a thread may be looking at one
+/// without the lock. Rings of a size are used again.
+struct CompletionRing {
+  QueueMemory memory;
+  std::byte* base = nullptr;
+  uint32_t entries = 0;  ///< power of two
+
+  connectx::Cqe* entry(uint32_t index) const {
+    return reinterpret_cast<connectx::Cqe*>(base) + (index & (entries - 1));
+  }
+  /// The entry at running index `index` if the device has written it; nullptr otherwise.
+  connectx::Cqe* written(uint32_t index) const {
+    connectx::Cqe* cqe = entry(index);
+    const uint8_t last = __atomic_load_n(&cqe->opcode_owner, __ATOMIC_ACQUIRE);
+    const bool own = ((last ^ ((index & entries) != 0 ? 1 : 0)) & 1) == 0;
+    return own && last >> 4 != connectx::kCqeInvalid ? cqe : nullptr;
+  }
+};
+
 struct CompletionQueue : verbs::CompletionQueue {
   SpinLock lock;
   uint32_t consumed = 0;  ///< running index of the next entry to read
-  uint32_t entries = 0;   ///< power of two
-  std::byte* ring = nullptr;
+  std::atomic<const CompletionRing*> ring{nullptr};
   uint32_t* doorbell = nullptr;
   hw::Hca* hca = nullptr;
+  std::atomic<uint32_t>* polls = nullptr;  ///< see hw::Hca::program_polls
   QueuePairTable* queue_pairs = nullptr;
   QueuePair* last_qp = nullptr;  ///< of the entry read last; most completions come in runs
   uint32_t last_index = 0;
@@ -81,7 +100,7 @@ struct CompletionQueue : verbs::CompletionQueue {
   const connectx::Cqe* current = nullptr;  ///< of an extended queue between start_poll and end_poll
   QueuePair* current_qp = nullptr;
   uint64_t clock_khz = 0;
-  QueueMemory memory;
+  std::vector<std::unique_ptr<CompletionRing>> rings;  ///< the present one and former ones
   DoorbellRecord record;
   verbs::ProtectionDomain* domain = nullptr;  ///< with allocators, or nullptr
 
@@ -92,16 +111,15 @@ struct CompletionQueue : verbs::CompletionQueue {
     return *static_cast<CompletionQueue*>(verbs::CompletionQueue::of(cq));
   }
 
-  connectx::Cqe* entry(uint32_t index) const {
-    return reinterpret_cast<connectx::Cqe*>(ring) + (index & (entries - 1));
+  /// With the lock held.
+  uint32_t entries() const { return ring.load(std::memory_order_relaxed)->entries; }
+  connectx::Cqe* entry(uint32_t index) const { return ring.load(std::memory_order_relaxed)->entry(index); }
+  connectx::Cqe* written(uint32_t index) const { return ring.load(std::memory_order_relaxed)->written(index); }
+  /// Without it: whether there seems to be something to read.
+  bool seems_written() const {
+    return ring.load(std::memory_order_acquire)->written(__atomic_load_n(&consumed, __ATOMIC_RELAXED)) != nullptr;
   }
-  /// The entry at running index `index` if the device has written it; nullptr otherwise.
-  connectx::Cqe* written(uint32_t index) const {
-    connectx::Cqe* cqe = entry(index);
-    const uint8_t last = __atomic_load_n(&cqe->opcode_owner, __ATOMIC_ACQUIRE);
-    const bool own = ((last ^ ((index & entries) != 0 ? 1 : 0)) & 1) == 0;
-    return own && last >> 4 != connectx::kCqeInvalid ? cqe : nullptr;
-  }
+  void note_poll() { polls->store(polls->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   /// Tells the device how far it may write.
   void publish_consumed() {
     const connectx::Be32 word(consumed & connectx::kCqIndexMask);

@@ -378,6 +378,25 @@ TEST_P(DataPath, InvalidateNeedsAMemoryWindow) {
       [](Endpoint&) {});
 }
 
+TEST_P(DataPath, AtomicBeforeARefusedWrite) {
+  play(
+      {},
+      [](Endpoint& self) {
+        EXPECT_EQ(self.post(self.request(IBV_WR_ATOMIC_FETCH_AND_ADD, 8)), 0);
+        ibv_send_wr refused = self.request(IBV_WR_RDMA_WRITE, 8);
+        refused.wr.rdma.rkey ^= 0xff;
+        refused.wr_id = 2;
+        EXPECT_EQ(self.post(refused), 0);
+        const ibv_wc first = self.wait();
+        EXPECT_EQ(first.wr_id, 100u);
+        EXPECT_EQ(first.status, IBV_WC_SUCCESS);
+        const ibv_wc second = self.wait();
+        EXPECT_EQ(second.wr_id, 2u);
+        EXPECT_EQ(second.status, IBV_WC_REM_ACCESS_ERR);
+      },
+      [](Endpoint&) {});
+}
+
 TEST_P(DataPath, DatagramWithAnotherQkeyIsDropped) {
   play(
       {.type = IBV_QPT_UD},

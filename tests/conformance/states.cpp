@@ -102,6 +102,37 @@ TEST_P(States, DrainedQueueRestsAndGoesOn) {
       });
 }
 
+TEST_P(States, DrainingWaitsForWhatHasBegun) {
+  play({.rnr_retries = 7},
+       [](Endpoint& self) {
+         EXPECT_EQ(self.post(self.request(IBV_WR_SEND, 8)), 0);
+         EXPECT_TRUE(self.quiet()) << "the peer has posted no receive";
+         EXPECT_EQ(drain(self, true), 0);
+         EXPECT_TRUE(self.no_event());
+         ibv_qp_attr now{};
+         ibv_qp_init_attr made{};
+         EXPECT_EQ(ibv_query_qp(self.qp, &now, IBV_QP_STATE, &made), 0);
+         EXPECT_EQ(now.qp_state, IBV_QPS_SQD);
+         EXPECT_EQ(now.sq_draining, 1);
+         EXPECT_EQ(self.post(self.request(IBV_WR_SEND, 8)), 0);
+         self.barrier();
+         EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
+         EXPECT_EQ(self.next_event(), IBV_EVENT_SQ_DRAINED);
+         EXPECT_EQ(ibv_query_qp(self.qp, &now, IBV_QP_STATE, &made), 0);
+         EXPECT_EQ(now.sq_draining, 0);
+         EXPECT_TRUE(self.quiet()) << "the second send has not begun";
+         EXPECT_EQ(self.move(IBV_QPS_RTS), 0);
+         EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
+       },
+       [](Endpoint& self) {
+         self.barrier();
+         EXPECT_EQ(self.receive(0, 64, 1), 0);
+         EXPECT_EQ(self.receive(0, 64, 2), 0);
+         EXPECT_EQ(self.wait().wr_id, 1u);
+         EXPECT_EQ(self.wait().wr_id, 2u);
+       });
+}
+
 TEST_P(States, DrainedQueueTakesNewAttributes) {
   play(
       {},
