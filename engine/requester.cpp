@@ -137,10 +137,14 @@ Requester::Step Requester::advance() {
       break;
   }
   const Opcode opcode = message.work.opcode;
-  if (opcode == Opcode::kNop || opcode == Opcode::kLocalInvalidate) return finish_local_only(message);
+  if (!in_message_ && (opcode == Opcode::kNop || opcode == Opcode::kLocalInvalidate))
+    return finish_local_only(message);
   if (message.work.fence && reads_ > 0) return Step::kStop;
   if (Status status = check(message, why); status != Status::kSuccess)
     return fail_local(message.index, message.next_index, message.work, status, why);
+  if (in_message_ && (opcode != begun_opcode_ || message.length != begun_bytes_))
+    return fail_local(message.index, message.next_index, message.work, Status::kLocalQpOperation,
+                      "the work queue entry was changed while its message was under way");
   if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_) return Step::kStop;
   return qp_.type() == QpType::kUd ? send_datagram(message) : send_connected(message);
 }
@@ -328,6 +332,8 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
   next_psn_ = ring_psn_ = wire::psn_add(segment.psn, segment.packets);
   sent_bytes_ += segment.length;
   in_message_ = !segment.has(wire::kLast);
+  begun_opcode_ = message.work.opcode;
+  begun_bytes_ = message.length;
   budget_bytes_ -= std::min<uint64_t>(budget_bytes_, segment.length);
   if (!in_message_) {
     if (!reliable) return after_message(message);

@@ -129,6 +129,8 @@ class Requester {
 
   wire::Channel* channel_ = nullptr;
   bool in_message_ = false;  ///< some, not all segments of the message at the cursor are out
+  Opcode begun_opcode_{};    ///< of that message, whose queue entry a program might change meanwhile
+  uint32_t begun_bytes_ = 0;
   bool peer_verified_ = false;
   bool stalled_ = false;   ///< the last run ended with entries left to send: a reply may let it go on
   bool was_busy_ = false;  ///< not idle at the last look: SQD reports the change

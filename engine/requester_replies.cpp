@@ -224,6 +224,8 @@ void Requester::rewind(uint32_t psn) {
   index_ = entry.index;
   in_message_ =
       packets > 0 && packets < static_cast<int32_t>(entry.packets) && !awaits_response(entry.opcode);
+  begun_opcode_ = entry.opcode;
+  begun_bytes_ = entry.bytes;
   window_count_ = in_message_ ? 1 : 0;
   reads_ = 0;
   sent_bytes_ = in_message_ ? static_cast<uint32_t>(packets) * qp_.attributes().path_mtu : 0;

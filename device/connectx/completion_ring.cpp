@@ -85,9 +85,7 @@ CompletionRing::CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSi
       ignore_overrun_(spec.ignore_overrun),
       face_(face),
       sink_(sink),
-      overrun_alarm_(overrun_alarm) {
-  moderate(spec.moderation_count, spec.moderation_period_us);
-}
+      overrun_alarm_(overrun_alarm) {}
 
 // The last 64 bytes of the entry: an entry of 128 bytes begins with room for inline data.
 std::byte* CompletionRing::entry(uint32_t index) const {
@@ -95,9 +93,9 @@ std::byte* CompletionRing::entry(uint32_t index) const {
   return static_cast<std::byte*>(ring_.base) + (slot + 1) * ring_.stride - sizeof(Cqe);
 }
 
-// With the lock held: the next entry, cleared but for its last byte, which still says that it is not there; nullptr: the
-// queue has overrun. It is filled in place: copied from elsewhere it would be read back right after it was written, which
-// stalls a processor.
+// With the lock held: the next entry, cleared but for its last byte, which still says that it is not there;
+// nullptr: the queue has overrun. It is filled in place: copied from elsewhere it would be read back right
+// after it was written, which stalls a processor.
 template <class T>
 T* CompletionRing::claim() {
   if (overrun_.load(std::memory_order_relaxed)) return nullptr;
@@ -120,14 +118,11 @@ void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited)
   __atomic_store_n(&last_byte, last, __ATOMIC_RELEASE);
   produced_++;
   const bool special = solicited || opcode == kCqeRequestError || opcode == kCqeReceiveError;
-  unreported_++;
   if (armed_ != Armed::kNo) raise(special);
 }
 
 void CompletionRing::raise(bool solicited) {
   if (armed_ == Armed::kSolicited && !solicited) return;
-  if (unreported_ < moderation_) return;
-  unreported_ = 0;
   armed_ = Armed::kNo;
   sink_.on_completion(face_);
 }
@@ -172,19 +167,12 @@ void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8
   publish(cqe->opcode_owner, cqe_opcode, false);
 }
 
-// Completions from now on raise the event, those that wait unread do not (ibv_req_notify_cq(3)): a program looks once
-// more after arming.
+// Completions from now on raise the event, those that wait unread do not (ibv_req_notify_cq(3)): a program
+// looks once more after arming.
 void CompletionRing::arm() {
   const uint32_t word = Be32::from_raw(__atomic_load_n(&doorbell_[1], __ATOMIC_ACQUIRE));
   std::lock_guard<SpinLock> hold(lock_);
   armed_ = word & kArmSolicitedOnly ? Armed::kSolicited : Armed::kAny;
-}
-
-// Holding an event back for a period would need a timer per queue; a ConnectX may report early, and so does
-// this.
-void CompletionRing::moderate(uint16_t count, uint16_t period_us) {
-  std::lock_guard<SpinLock> hold(lock_);
-  moderation_ = period_us == 0 ? count : 0;
 }
 
 Outcome CompletionRing::resize(const hw::QueueMemory& ring) {

@@ -35,9 +35,6 @@ class CompletionRing {
   void arm();
   /// EINVAL: what the program has not yet read does not fit.
   Outcome resize(const hw::QueueMemory& ring);
-  /// An armed event waits for `count` completions; a period asks for one no later than that, so it is never
-  /// held back.
-  void moderate(uint16_t count, uint16_t period_us);
   bool overrun() const { return overrun_.load(std::memory_order_relaxed); }
 
  private:
@@ -56,8 +53,6 @@ class CompletionRing {
   SpinLock lock_;
   uint32_t produced_ = 0;        ///< running index of the next entry
   enum class Armed : uint8_t { kNo, kAny, kSolicited } armed_ = Armed::kNo;
-  uint32_t moderation_ = 0;  ///< completions per event, 0 or 1: every one
-  uint32_t unreported_ = 0;  ///< since the last event
   std::atomic<bool> overrun_{false};
 };
 

@@ -61,8 +61,6 @@ struct CqSpec {
     QueueMemory ring;
     /// Doorbell record: big-endian 32-bit words; [0] consumer index, [1] arm (command and sequence), as the device defines.
     uint32_t* doorbell = nullptr;
-    uint16_t moderation_count = 0;      ///< events after this many completions; 0: every one
-    uint16_t moderation_period_us = 0;
     bool ignore_overrun = false;
     void* owner = nullptr;
 };

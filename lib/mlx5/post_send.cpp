@@ -33,15 +33,15 @@ uint32_t immediate_of(const ibv_send_wr& wr) {
   }
 }
 
-bool acceptable(const QueuePair& qp, const ibv_send_wr& wr) {
+/// 0, or the errno value that libmlx5's users know.
+int refusal(const QueuePair& qp, const ibv_send_wr& wr) {
   if (static_cast<uint32_t>(wr.opcode) >= sizeof kWqeOpcodes || (qp.opcodes >> wr.opcode & 1) == 0)
-    return false;
-  if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge) {
-    // Inline data is copied from any number of pieces, and a local invalidate has none.
-    if (wr.num_sge < 0 || (wr.send_flags & IBV_SEND_INLINE) == 0) return false;
-  }
-  if ((wr.send_flags & ~kSendFlags) != 0) return false;
-  return (wr.send_flags & IBV_SEND_INLINE) == 0 || (kMayInline >> wr.opcode & 1) != 0;
+    return EINVAL;
+  const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (wr.num_sge < 0 || (wr.send_flags & ~kSendFlags) != 0) return EINVAL;
+  if (in_line && (kMayInline >> wr.opcode & 1) == 0) return EINVAL;
+  // Inline data is copied from any number of pieces.
+  return !in_line && static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge ? ENOMEM : 0;
 }
 
 /// Units of the data, or -1: more than may be inline.
@@ -69,7 +69,7 @@ int write_payload(QueuePair& qp, std::byte* at, const ibv_send_wr& wr) {
 /// nothing has changed.
 int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   if (qp.send_full(waiting)) return ENOMEM;
-  if (!acceptable(qp, wr)) return EINVAL;
+  if (const int error = refusal(qp, wr)) return error;
   std::byte* const start = qp.block_at(qp.block);
   std::byte* at = advance(qp, start, sizeof(connectx::ControlSegment));
   uint32_t units = 1;
@@ -91,7 +91,7 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   }
   if (wr.opcode != IBV_WR_LOCAL_INV) {
     const int data = write_payload(qp, at, wr);
-    if (data < 0) return EINVAL;
+    if (data < 0) return ENOMEM;
     units += static_cast<uint32_t>(data);
   }
   write_control(qp, start, kWqeOpcodes[wr.opcode], immediate_of(wr), control_flags(qp, wr.send_flags));

@@ -64,7 +64,6 @@ RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, const Shape& shape, Random& rando
   cq.ring = memory_of(completions_, shape.completion_stride);
   cq.doorbell = cq_doorbell_;
   cq.ignore_overrun = shape.ignore_overrun;
-  if (random_.one_in(4)) cq.moderation_count = static_cast<uint16_t>(random_.below(8));
   auto made_cq = hca.create_cq(cq);
   if (!made_cq) fail("create_cq");
   cq_ = *made_cq;
