@@ -98,8 +98,9 @@ class Fabric {
   /// True when something has arrived that poll would deliver.
   virtual bool pending() const = 0;
 
-  /// The same, for a caller that looks all the time: false for some hundred nanoseconds after arrivals of a one-way
-  /// stream, because messages cost less when several are taken together and their sender is not disturbed.
+  /// For a caller that looks all the time: the same, or a channel waits for room (whoever sleeps is woken for that). But
+  /// false for some hundred nanoseconds after arrivals of a one-way stream, because messages cost less when several are
+  /// taken together and their sender is not disturbed.
   virtual bool worth_polling() = 0;
 
   /// For a thread that polls in vain: tells peers on which processor, and whether one of them was last seen to do so on

@@ -151,12 +151,12 @@ bool ShmFabric::worth_polling() {
     if (processor_ticks() < until) return false;
     rest_until_.store(0, std::memory_order_relaxed);
   }
-  return pending();
+  return busy_channels_.load(std::memory_order_relaxed) != 0 || pending();
 }
 
 bool ShmFabric::pending() const {
   if (forked_) return false;
-  if (changed() || introductions_due() || busy_channels_.load(std::memory_order_relaxed) != 0) return true;
+  if (changed() || introductions_due()) return true;
   const uint32_t count = watched_count_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; i++) {
     const Sender* sender = watched_[i].load(std::memory_order_relaxed);
