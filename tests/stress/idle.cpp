@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A process with 100 connected queue pairs and a thread blocked in ibv_get_cq_event uses next to no CPU: less
 // than a thousandth of the time that passes. Then one message wakes the thread.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -20,15 +19,6 @@ namespace {
 constexpr uint32_t kQueuePairs = 100;
 constexpr uint64_t kShare = 1000;
 constexpr uint64_t kSettleNs = 300 * kMillisecondNs;
-
-uint64_t cpu_ns() {
-  rusage used{};
-  require(getrusage(RUSAGE_SELF, &used) == 0, "getrusage");
-  const auto ns = [](const timeval& t) {
-    return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_usec) * 1000;
-  };
-  return ns(used.ru_utime) + ns(used.ru_stime);
-}
 
 /// One side: its queue pairs connected to the other's, and a thread that waits for a completion.
 class Side {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,15 @@ void fail(const char* format, ...) {
   va_end(arguments);
   std::fprintf(stderr, "FAILED [%d] %s\n", getpid(), text);
   _exit(1);
+}
+
+uint64_t cpu_ns() {
+  rusage used{};
+  require(getrusage(RUSAGE_SELF, &used) == 0, "getrusage");
+  const auto ns = [](const timeval& t) {
+    return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_usec) * 1000;
+  };
+  return ns(used.ru_utime) + ns(used.ru_stime);
 }
 
 uint64_t now_ns() {

@@ -19,6 +19,8 @@ void require(bool ok, const char* what);
 
 /// Nanoseconds of a clock that only goes forward.
 uint64_t now_ns();
+/// Processor time that this process has used, in nanoseconds.
+uint64_t cpu_ns();
 inline constexpr uint64_t kMillisecondNs = 1'000'000;
 inline constexpr uint64_t kSecondNs = 1'000'000'000;
 

@@ -2,7 +2,6 @@
 // A peer that is stopped while its ring is full: the sender waits without using the processor, and everything
 // arrives when the peer goes on.
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,15 +16,6 @@ namespace {
 constexpr uint32_t kMessages = 128, kBytes = 4096;
 constexpr uint64_t kCpuMaxNs =
     100 * kMillisecondNs;  ///< in one second; looking all the time would use all of it
-
-uint64_t cpu_ns() {
-  rusage used{};
-  require(getrusage(RUSAGE_SELF, &used) == 0, "getrusage");
-  const auto ns = [](const timeval& t) {
-    return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_usec) * 1000;
-  };
-  return ns(used.ru_utime) + ns(used.ru_stime);
-}
 
 struct End {
   explicit End(int socket) : device(open_device()) {
