@@ -2,6 +2,7 @@
 // The requester's other half: acknowledgements, responses, refusals and time.
 #include <algorithm>
 #include <mutex>
+#include <string>
 
 #include "base/fault_copy.h"
 #include "engine/engine.h"
@@ -266,16 +267,19 @@ void Requester::note_lost() {
 }
 
 void Requester::give_up() {
-  constexpr const char* kWhy =
-      "nobody answers: the peer process has gone, or its queue pair is not there, not connected to this one "
-      "or expects another PSN";
+  const std::string obstacle =
+      channel_ ? "" : engine_.fabric().obstacle(qp_.attributes().path.dgid, qp_.attributes().dest_qpn);
+  const std::string why = obstacle.empty() ? "nobody answers: the peer process has gone, or its queue pair "
+                                             "is not there, not connected to this one "
+                                             "or expects another PSN"
+                                           : "the peer cannot be reached: " + obstacle;
   retry_at_ns_ = 0;
-  if (window_count_ > 0) return fail_oldest(Status::kRetryExceeded, kWhy);
+  if (window_count_ > 0) return fail_oldest(Status::kRetryExceeded, why.c_str());
   Message message;
   const char* unused = nullptr;
   if (qp_.spec().send->fetch(index_, message.work, message.next_index, unused) == SendQueue::Fetch::kNone)
     return;
-  fail_local(index_, message.next_index, message.work, Status::kRetryExceeded, kWhy);
+  fail_local(index_, message.next_index, message.work, Status::kRetryExceeded, why.c_str());
 }
 
 uint64_t Requester::on_timer(uint64_t now_ns) {

@@ -251,6 +251,20 @@ TEST_P(EngineTest, TooLongForTheReceiveRequest) {
   EXPECT_EQ(Status::kRemoteInvalidRequest, pair.left.send_completions[0].status);
 }
 
+TEST_P(EngineTest, SaysThatThePeersAddressIsNotHere) {
+  TestMemory from(a(), 64, kLocalWrite);
+  Pair pair(a(), b());
+  pair.left.attributes.path.dgid.bytes[15] = 99;
+  pair.left.connect(pair.right);
+  pair.left.post(work(Opcode::kSend, from, 64));
+  pass(1'000'000'000);
+  ASSERT_EQ(1u, pair.left.send_completions.size());
+  EXPECT_EQ(Status::kRetryExceeded, pair.left.send_completions[0].status);
+  const Reason& reason = a().engine().published().reasons[0];
+  EXPECT_EQ(pair.left.number(), reason.qpn);
+  EXPECT_NE(nullptr, std::strstr(reason.text, "its GID is not an address of this host")) << reason.text;
+}
+
 TEST_P(EngineTest, DisagreementOnThePsnLooksLikeLoss) {
   TestMemory from(a(), 64, kLocalWrite), into(b(), 64, kAll);
   Pair pair(a(), b());

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "wire/link/segment.h"
 
@@ -88,6 +89,9 @@ class Fabric {
 
   /// The channel towards the owner of `dest_qpn` at `dest`; nullptr: no way there now (ask again later).
   virtual Channel* channel(const Gid& dest, uint32_t dest_qpn) = 0;
+
+  /// Why `channel` found no way the last time, in words; empty when nothing more is known than that nobody is there.
+  virtual std::string obstacle(const Gid& dest, uint32_t dest_qpn) = 0;
 
   /// Channels of all processes that have joined multicast group `group`, own one included; at most `max`.
   virtual uint32_t multicast(const Gid& group, Channel** out, uint32_t max) = 0;

@@ -20,8 +20,9 @@ namespace verbatim::wire::shm {
 namespace {
 
 constexpr uint64_t kRestTicks = 1000;  ///< some hundred nanoseconds
-constexpr uint64_t kIntroductionRetryNs = 20'000'000;
-constexpr uint64_t kDeadLookNs = 1'000'000;  ///< how often those who are waited for are asked whether they live
+constexpr uint64_t kIntroductionRetryNs = 2'000'000;
+constexpr uint64_t kDeadLookNs =
+    1'000'000;  ///< how often those who are waited for are asked whether they live
 constexpr uint64_t kAccessWaitMaxNs =
     10'000'000'000;  ///< a live peer that counts for longer has broken its counters
 
@@ -86,6 +87,15 @@ Channel* ShmFabric::channel(const Gid& dest, uint32_t dest_qpn) {
   return is_own(slot) ? static_cast<Channel*>(loopback_.get()) : peer(slot);
 }
 
+std::string ShmFabric::obstacle(const Gid& dest, uint32_t dest_qpn) {
+  if (forked_) return "the device was opened by the parent of this forked process";
+  if (!neighborhood_->is_local(dest))
+    return "its GID is not an address of this host, and there is no way to others";
+  std::lock_guard<std::mutex> hold(peers_lock_);
+  const auto found = obstacles_.find(dest_qpn >> 14 & (kSlotsMax - 1));
+  return found == obstacles_.end() ? "" : found->second;
+}
+
 uint32_t ShmFabric::multicast(const Gid& group, Channel** out, uint32_t max) {
   if (forked_) return 0;
   uint32_t slots[kSlotsMax];
@@ -117,9 +127,12 @@ PeerChannel* ShmFabric::introduce(uint32_t slot) {
   if (now < retry_at_ns_[slot]) return nullptr;
   retry_at_ns_[slot] = now + kIntroductionRetryNs;
   Expected<PeerHandles> handles = neighborhood_->introduce(slot);
+  if (!handles) obstacles_[slot] = handles.error().reason;
   if (!handles || handles->primary_slot >= kSlotsMax) return nullptr;
   auto opened = PeerChannel::open(self_, *handles, published_.bytes());
+  if (!opened) obstacles_[slot] = opened.error().reason;
   if (!opened) return nullptr;
+  obstacles_.erase(slot);
   retry_at_ns_[slot] = 0;
   all_.push_back(std::move(*opened));
   PeerChannel* made = all_.back().get();

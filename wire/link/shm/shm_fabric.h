@@ -49,6 +49,7 @@ class ShmFabric final : public Fabric {
   void after_fork_child();
 
   Channel* channel(const Gid& dest, uint32_t dest_qpn) override;
+  std::string obstacle(const Gid& dest, uint32_t dest_qpn) override;
   uint32_t multicast(const Gid& group, Channel** out, uint32_t max) override;
   uint32_t poll(Receiver& receiver, uint32_t budget) override;
   bool pending() const override;
@@ -109,6 +110,7 @@ class ShmFabric final : public Fabric {
   std::map<uint32_t, uint32_t> primary_of_;        ///< further slots of peers
   std::vector<std::unique_ptr<PeerChannel>> all_;  ///< dead ones too
   std::array<uint64_t, kSlotsMax> retry_at_ns_{};
+  std::map<uint32_t, std::string> obstacles_;  ///< by slot: what stood in the way of meeting its owner
 
   // The receiving side, one thread at a time.
   std::vector<std::unique_ptr<Sender>> senders_;
