@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "agent/client.h"
 #include "agent/device_config.h"
@@ -49,6 +50,16 @@ Outcome check_devices() {
   return asked;
 }
 
+// execvp says "permission denied" when it finds nothing and one folder of PATH may not be searched.
+bool is_anywhere(const std::string& program) {
+  if (program.find('/') != std::string::npos) return true;
+  const char* set = std::getenv("PATH");
+  std::istringstream folders(set ? set : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((folder.empty() ? program : folder + "/" + program).c_str(), F_OK) == 0) return true;
+  return false;
+}
+
 }  // namespace
 
 int run(const std::vector<std::string>& command) {
@@ -68,7 +79,7 @@ int run(const std::vector<std::string>& command) {
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
-  const int error = errno;
+  const int error = errno == EACCES && !is_anywhere(command[0]) ? ENOENT : errno;
   std::fprintf(stderr, "verbatim run: %s: %s\n", arguments[0], std::strerror(error));
   return error == ENOENT ? 127 : 126;
 }

@@ -260,6 +260,7 @@ TEST_F(ToolsTest, RunsPrograms) {
   EXPECT_EQ("--json -- --help\n", verbatim("run echo --json -- --help").output);
   EXPECT_EQ("--help\n", verbatim("run -- printf '%s\\n' --help").output);
   EXPECT_EQ(127, verbatim("run no-such-program").status);
+  EXPECT_EQ(127, verbatim("run /no-such-folder/program").status);
   EXPECT_EQ(126, verbatim("run /etc/passwd").status);
   EXPECT_NE(0, agent_pid()) << "it was started";
 }

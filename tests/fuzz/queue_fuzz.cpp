@@ -2,8 +2,8 @@
 // Garbage in raw queue memory, doorbell records and completion queue doorbells; freed buffers, wrong keys.
 // The device may refuse whatever it likes, but it never crashes, never touches memory that it was not given,
 // and serves the next queue pair as if nothing had been. The two players of a world live in one thread, in
-// two, or in two processes, with and without cross-memory copies. usage: queue_fuzz [--seconds N] [--seed N]
-// a seed alone runs that one world again
+// two, or in two processes, with and without cross-memory copies.
+// usage: queue_fuzz [--seconds N] [--first SEED] [--seed SEED]    --seed: that world alone
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -228,16 +228,18 @@ void report(uint64_t worlds) {
 
 int main(int argc, char** argv) {
   double seconds = 20;
-  std::optional<uint64_t> only;
+  std::optional<uint64_t> only, first;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
+    if (std::strcmp(argv[i], "--first") == 0) first = std::strtoull(argv[i + 1], nullptr, 0);
     if (std::strcmp(argv[i], "--seed") == 0) only = std::strtoull(argv[i + 1], nullptr, 0);
   }
   const std::string name = "verbatim-fuzz/" + std::to_string(getpid());
   setenv("VERBATIM_AGENT_SOCKET", name.c_str(), 0);
   setenv("VERBATIM_AGENT", VERBATIM_TEST_AGENT, 0);
   const Partner partners[] = {start_partner(true), start_partner(false)};
-  uint64_t seed = only ? *only : static_cast<uint64_t>(time(nullptr)) * 1000000, worlds = 0;
+  const uint64_t by_time = static_cast<uint64_t>(time(nullptr)) * 1000000;
+  uint64_t seed = only.value_or(first.value_or(by_time)), worlds = 0;
   std::printf("queue_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
   {
