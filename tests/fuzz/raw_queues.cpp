@@ -18,9 +18,17 @@ namespace {
 
 constexpr uint32_t kQkey = 0x1234;
 
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "FAILED %s\n", what);
+/// A sound command is carried out.
+template <class T>
+void sound(const Expected<T>& result, const char* what) {
+  if (result) return;
+  std::fprintf(stderr, "FAILED %s: %s\n", what, result.error().reason.c_str());
   std::abort();
+}
+template <class T>
+T made(const Expected<T>& result, const char* what) {
+  sound(result, what);
+  return *result;
 }
 
 void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, Be32(value).raw(), __ATOMIC_RELEASE); }
@@ -64,9 +72,7 @@ RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, const Shape& shape, Random& rando
   cq.ring = memory_of(completions_, shape.completion_stride);
   cq.doorbell = cq_doorbell_;
   cq.ignore_overrun = shape.ignore_overrun;
-  auto made_cq = hca.create_cq(cq);
-  if (!made_cq) fail("create_cq");
-  cq_ = *made_cq;
+  cq_ = made(hca.create_cq(cq), "create_cq");
   if (shape.shared_receive) {
     hw::SrqSpec srq;
     srq.pd = pd;
@@ -74,9 +80,7 @@ RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, const Shape& shape, Random& rando
     srq.doorbell = srq_doorbell_;
     srq.sge_max = shape.receive_stride / connectx::kSegmentUnit - 1;
     srq.limit = random_.below(4);
-    auto made_srq = hca.create_srq(srq);
-    if (!made_srq) fail("create_srq");
-    srq_ = *made_srq;
+    srq_ = made(hca.create_srq(srq), "create_srq");
   }
   hw::QpSpec qp;
   qp.type = shape.type;
@@ -86,22 +90,20 @@ RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, const Shape& shape, Random& rando
   qp.send = memory_of(send_, kBasicBlock);
   if (!shape.shared_receive) qp.receive = memory_of(receive_, shape.receive_stride);
   qp.doorbell = qp_doorbell_;
-  auto made_qp = hca.create_qp(qp);
-  if (!made_qp) fail("create_qp");
-  qp_ = *made_qp;
-  if (shape.type == hw::QpType::kUd && !hca.attach_multicast(qp_, fuzz_group())) fail("attach_multicast");
+  qp_ = made(hca.create_qp(qp), "create_qp");
+  if (shape.type == hw::QpType::kUd) sound(hca.attach_multicast(qp_, fuzz_group()), "attach_multicast");
 }
 
 RawQueues::~RawQueues() {
-  if (!hca_.destroy_qp(qp_)) fail("destroy_qp");
-  if (srq_ && !hca_.destroy_srq(srq_)) fail("destroy_srq");
-  if (!hca_.destroy_cq(cq_)) fail("destroy_cq");
+  sound(hca_.destroy_qp(qp_), "destroy_qp");
+  if (srq_) sound(hca_.destroy_srq(srq_), "destroy_srq");
+  sound(hca_.destroy_cq(cq_), "destroy_cq");
 }
 
 void RawQueues::reset() {
   hw::QpAttributes to;
   to.state = hw::QpState::kReset;
-  if (!hca_.modify_qp(qp_, to, engine::kQpState)) fail("a queue pair can always be reset");
+  sound(hca_.modify_qp(qp_, to, engine::kQpState), "a queue pair can always be reset");
   store(qp_doorbell_[0], 0);
   store(qp_doorbell_[1], 0);
   take_completions();
@@ -121,7 +123,7 @@ void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   const bool reliable = shape_.type == QpType::kRc;
   Outcome done =
       hca_.modify_qp(qp_, to, kQpState | kQpPkeyIndex | kQpPort | (datagrams ? kQpQkey : kQpAccessFlags));
-  if (!done && !odd) fail("RESET to INIT");
+  if (!odd) sound(done, "RESET to INIT");
   to.state = QpState::kRtr;
   to.dest_qpn = peer_qpn;
   to.path.dgid = hca_.gid(0).gid;
@@ -144,12 +146,12 @@ void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   const uint32_t connection = kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
   const uint32_t ready = kQpMaxDestRdAtomic | kQpMinRnrTimer;
   done = hca_.modify_qp(qp_, to, kQpState | (datagrams ? 0 : connection | (reliable ? ready : 0)));
-  if (!done && !odd) fail("INIT to RTR");
+  if (!odd) sound(done, "INIT to RTR");
   to.state = QpState::kRts;
   const uint32_t patience = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
   done = hca_.modify_qp(qp_, to, kQpState | kQpSqPsn | (reliable ? patience : 0));
   // What the peer has sent meanwhile may have ended it already.
-  if (!done && !odd && hca_.query_qp(qp_).state != QpState::kError) fail("RTR to RTS");
+  if (!odd && hca_.query_qp(qp_).state != QpState::kError) sound(done, "RTR to RTS");
 }
 
 void RawQueues::shove() {
