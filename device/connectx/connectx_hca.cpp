@@ -204,6 +204,9 @@ Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
     std::lock_guard<std::mutex> hold(lock_);
     qps_.remove(qp);
   }
+  // Whoever is failing the users of an overrun queue has finished with this one, or will pass it over.
+  qp->ending = true;
+  for (CqObject* cq : {qp->send_cq, qp->receive_cq}) std::lock_guard<std::mutex> pass(cq->lock);
   engine_.destroy_queue_pair(qp->queue_pair);
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
     std::lock_guard<std::mutex> hold(cq->lock);
@@ -254,7 +257,7 @@ void ConnectxHca::fail_overrun() {
     if (!cq->ring.overrun()) continue;
     std::lock_guard<std::mutex> hold_users(cq->lock);
     for (QpObject* qp : cq->users)
-      if (qp->queue_pair->state() != hw::QpState::kError)
+      if (!qp->ending && qp->queue_pair->state() != hw::QpState::kError)
         qp->queue_pair->fail(hw::AsyncEvent::kQpFatal, "its completion queue overran: completions were lost");
   }
 }

@@ -112,6 +112,7 @@ struct QpObject final : hw::Qp, Linked<QpObject>, engine::ReceiveSink, engine::Q
   SendRing send;
   ReceiveRing receive;
   engine::QueuePair* queue_pair = nullptr;
+  std::atomic<bool> ending{false};  ///< `queue_pair` is being destroyed
 };
 
 }  // namespace verbatim::connectx
