@@ -89,6 +89,16 @@ Expected<uint32_t> Engine::take_number() {
   return make_qpn(block_slots_[blocks_ - 1].load(std::memory_order_relaxed), next_index_++);
 }
 
+Expected<uint32_t> Engine::reserve_number() {
+  std::lock_guard<std::mutex> hold(table_lock_);
+  return take_number();
+}
+
+void Engine::release_number(uint32_t number) {
+  std::lock_guard<std::mutex> hold(table_lock_);
+  free_numbers_.push_back(number);
+}
+
 Expected<QueuePair*> Engine::create_queue_pair(const QueuePairSpec& spec) {
   std::lock_guard<std::mutex> hold(table_lock_);
   Expected<uint32_t> number = take_number();
@@ -116,8 +126,7 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
   fabric_.wait_for_peers();
   forget(*qp);
   delete qp;
-  std::lock_guard<std::mutex> hold(table_lock_);
-  free_numbers_.push_back(number);
+  release_number(number);
 }
 
 // Takes the queue pair off every list; with the progress lock held nobody is running it from one of them.

@@ -64,6 +64,9 @@ class Engine final : public wire::Receiver {
   Expected<QueuePair*> create_queue_pair(const QueuePairSpec& spec);
   /// Afterwards nothing of the specification is called any more.
   void destroy_queue_pair(QueuePair* qp);
+  /// A queue pair number without a queue pair. ENOMEM: all are taken.
+  Expected<uint32_t> reserve_number();
+  void release_number(uint32_t number);
 
   Outcome attach_multicast(QueuePair* qp, const Gid& group);
   Outcome detach_multicast(QueuePair* qp, const Gid& group);

@@ -20,10 +20,10 @@ namespace {
 constexpr uint64_t kLingerNs = 30'000;       ///< keep looking this long after work was found
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
-constexpr uint64_t kOutsideNs = 5'000'000;   ///< how long work may keep it from looking at the agent
-constexpr uint64_t kSweepNs = 20'000'000;        ///< how often dead peers are looked for at most
+constexpr uint64_t kOutsideNs = 5'000'000;         ///< how long work may keep it from looking at the agent
+constexpr uint64_t kSweepNs = 20'000'000;          ///< how often dead peers are looked for at most
 constexpr uint64_t kDoubtfulSleepNs = 50'000'000;  ///< where a wake-up may be missed
-constexpr uint64_t kAgentRetryNs = 200'000'000;  ///< between tries to find a lost agent
+constexpr uint64_t kAgentRetryNs = 200'000'000;    ///< between tries to find a lost agent
 
 }  // namespace
 
@@ -33,8 +33,13 @@ void let_go_of_the_dead(engine::Engine& engine, const Clock& clock) {
 }
 
 EngineThread::EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,
-                           agent::NoticeSink& notices, const Clock& clock)
-    : engine_(engine), fabric_(fabric), agent_(agent), notices_(notices), clock_(clock) {
+                           agent::NoticeSink& notices, DoorbellWatch& doorbells, const Clock& clock)
+    : engine_(engine),
+      fabric_(fabric),
+      agent_(agent),
+      notices_(notices),
+      doorbells_(doorbells),
+      clock_(clock) {
   // Signals belong to the program's threads; faults must reach the guard of fault_copy.
   sigset_t blocked, before;
   sigfillset(&blocked);
@@ -62,12 +67,13 @@ void EngineThread::wake() {
 void EngineThread::run() {
   register_for_heavy_fences();  // here, because it may take the kernel a while
   uint32_t polls_seen = engine_.program_polls();
-  uint64_t watch_ns = kWatchMinNs, worked_ns = 0;
+  uint64_t watch_ns = kWatchMinNs, worked_ns = 0, rung_ns = 0;
   bool called = true;
   while (!stop_.load(std::memory_order_relaxed)) {
     const uint64_t now = clock_.now_ns();
     const uint32_t polls = engine_.program_polls();
-    if (!called && polls != polls_seen) {
+    if (doorbells_.look()) worked_ns = rung_ns = now;
+    if (!called && polls != polls_seen && now >= rung_ns + kLingerNs) {
       polls_seen = polls;
       called = sleep(std::min(engine_.tick(now), now + watch_ns), now);
       watch_ns = std::min(watch_ns * 2, kWatchMaxNs);
@@ -94,17 +100,24 @@ bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
   if (!fabric_.wakes_are_certain()) until_ns = std::min(until_ns, now_ns + kDoubtfulSleepNs);
   bool called = true;
   asleep_.store(true, std::memory_order_seq_cst);
-  if (!wanted_.exchange(false, std::memory_order_seq_cst)) called = look_outside(until_ns, now_ns);
+  if (!wanted_.exchange(false, std::memory_order_seq_cst)) called = sleep_watching(until_ns, now_ns);
   asleep_.store(false, std::memory_order_relaxed);
+  return called;
+}
+
+bool EngineThread::sleep_watching(uint64_t until_ns, uint64_t now_ns) {
+  if (!doorbells_.protect()) until_ns = std::min(until_ns, now_ns + DoorbellWatch::kUnguardedSleepNs);
+  const bool called = doorbells_.look() || look_outside(until_ns, now_ns);
+  doorbells_.unprotect();
   return called;
 }
 
 // Deals with what the agent tells and with peers that died; waits for that or a wake-up. True: there was one.
 bool EngineThread::look_outside(uint64_t until_ns, uint64_t now_ns) {
-  pollfd files[2] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}};
+  pollfd files[3] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}, {doorbells_.fd(), POLLIN, 0}};
   const uint64_t span = until_ns > now_ns && until_ns != kNever ? until_ns - now_ns : 0;
   const timespec wait = {static_cast<time_t>(span / 1'000'000'000), static_cast<long>(span % 1'000'000'000)};
-  const int ready = ppoll(files, 2, until_ns == kNever ? nullptr : &wait, nullptr);
+  const int ready = ppoll(files, 3, until_ns == kNever ? nullptr : &wait, nullptr);
   asleep_.store(false, std::memory_order_relaxed);
   uint64_t count;
   if (ready > 0 && files[0].revents) (void)!read(fabric_.wake_fd(), &count, sizeof count);

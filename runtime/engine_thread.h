@@ -8,6 +8,7 @@
 #include "agent/client.h"
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "runtime/doorbell_watch.h"
 #include "wire/link/shm/shm_fabric.h"
 
 namespace verbatim::runtime {
@@ -17,13 +18,14 @@ namespace verbatim::runtime {
 ///  work found            -> again at once, and for a short while after
 ///  program threads poll  -> stay away but for the slow timers, look again after a while (1 to 4 ms): what it
 ///                           took in would use up receive requests faster than the program posts them
+///  raw doorbells         -> look at them every time round, and for a while after one was rung
 ///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
 ///
 /// All signals are blocked in it but those that a fault raises.
 class EngineThread {
  public:
   EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,
-               agent::NoticeSink& notices, const Clock& clock);
+               agent::NoticeSink& notices, DoorbellWatch& doorbells, const Clock& clock);
   ~EngineThread();
 
   /// Makes it look for work if it sleeps. Thread safe, cheap when it is awake.
@@ -34,12 +36,14 @@ class EngineThread {
  private:
   void run();
   bool sleep(uint64_t until_ns, uint64_t now_ns);
+  bool sleep_watching(uint64_t until_ns, uint64_t now_ns);
   bool look_outside(uint64_t until_ns, uint64_t now_ns);
 
   engine::Engine& engine_;
   wire::shm::ShmFabric& fabric_;
   agent::AgentClient& agent_;
   agent::NoticeSink& notices_;
+  DoorbellWatch& doorbells_;
   const Clock& clock_;
   std::atomic<bool> stop_{false}, asleep_{false}, wanted_{false};
   uint64_t swept_ns_ = 0, outside_ns_ = 0;

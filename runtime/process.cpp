@@ -45,6 +45,7 @@ class Process final : public engine::Host, public agent::NoticeSink {
   ~Process() override { thread_.reset(); }
 
   engine::Engine& engine() { return *engine_; }
+  DoorbellWatch& doorbells() { return doorbells_; }
   void add(hw::EventSink& sink);
   void remove(hw::EventSink& sink);
   void after_fork_child();
@@ -80,6 +81,7 @@ class Process final : public engine::Host, public agent::NoticeSink {
   std::unique_ptr<engine::Engine> engine_;
   std::mutex sinks_lock_;
   std::vector<hw::EventSink*> sinks_;
+  DoorbellWatch doorbells_{[this] { wake_engine_thread(); }};
   std::unique_ptr<EngineThread> thread_;
 };
 
@@ -100,8 +102,8 @@ Expected<std::unique_ptr<Process>> Process::start() {
   header.pid = static_cast<uint32_t>(getpid());
   std::snprintf(header.program, sizeof header.program, "%s", program.c_str());
   made->fabric_->set_receiver(*made->engine_);
-  made->thread_ =
-      std::make_unique<EngineThread>(*made->engine_, *made->fabric_, *made->agent_, *made, made->clock_);
+  made->thread_ = std::make_unique<EngineThread>(*made->engine_, *made->fabric_, *made->agent_, *made,
+                                                 made->doorbells_, made->clock_);
   return made;
 }
 
@@ -168,6 +170,7 @@ class OpenConnectx final : public OpenDevice {
   }
   ~OpenConnectx() override;
   hw::Hca& hca() override { return *hca_; }
+  hw::RawDoorbells& doorbells() override { return process_.doorbells(); }
 
  private:
   Process& process_;

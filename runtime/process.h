@@ -12,6 +12,7 @@
 
 #include "base/expected.h"
 #include "device/hw/hca.h"
+#include "device/hw/raw_doorbells.h"
 
 namespace verbatim::runtime {
 
@@ -23,16 +24,19 @@ struct DeviceEntry {
   uint64_t guid = 0;     ///< node GUID, host order
 };
 
-/// The devices that VERBATIM_DEVICES names, by default one. Does not need the agent. Error: EINVAL the variable
-/// makes no sense.
+/// The devices that VERBATIM_DEVICES names, by default one. Does not need the agent. Error: EINVAL the
+/// variable makes no sense.
 Expected<std::vector<DeviceEntry>> list_devices();
 
-/// An opened device and its hold on the process's engine. Destroying it takes its remaining objects down; in the
-/// child of a fork one that came from the parent is forgotten instead, and must not be used before either.
+/// An opened device and its hold on the process's engine. Destroying it takes its remaining objects down; in
+/// the child of a fork one that came from the parent is forgotten instead, and must not be used before
+/// either.
 class OpenDevice {
  public:
   virtual ~OpenDevice() = default;
   virtual hw::Hca& hca() = 0;
+  /// Where its raw doorbells are seen.
+  virtual hw::RawDoorbells& doorbells() = 0;
 };
 
 /// Opens a device. Errors: whatever kept the process from joining the agent, ENOMEM.

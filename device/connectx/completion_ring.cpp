@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/completion_ring.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -10,6 +11,8 @@
 namespace verbatim::connectx {
 
 namespace {
+
+constexpr uint8_t kCqeSolicited = 2;  ///< in the last byte
 
 uint8_t syndrome_of(engine::Status status) {
   switch (status) {
@@ -114,7 +117,7 @@ T* CompletionRing::claim() {
 
 void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited) {
   const uint8_t owner = produced_ / ring_.entries & 1;
-  const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? 2 : 0) | owner);
+  const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? kCqeSolicited : 0) | owner);
   __atomic_store_n(&last_byte, last, __ATOMIC_RELEASE);
   produced_++;
   const bool special = solicited || opcode == kCqeRequestError || opcode == kCqeReceiveError;
@@ -172,7 +175,25 @@ void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8
 void CompletionRing::arm() {
   const uint32_t word = Be32::from_raw(__atomic_load_n(&doorbell_[1], __ATOMIC_ACQUIRE));
   std::lock_guard<SpinLock> hold(lock_);
+  armed_word_ = word;
   armed_ = word & kArmSolicitedOnly ? Armed::kSolicited : Armed::kAny;
+}
+
+void CompletionRing::arm_late() {
+  const uint32_t word = Be32::from_raw(__atomic_load_n(&doorbell_[1], __ATOMIC_ACQUIRE));
+  std::lock_guard<SpinLock> hold(lock_);
+  if (word == armed_word_) return;
+  armed_word_ = word;
+  armed_ = word & kArmSolicitedOnly ? Armed::kSolicited : Armed::kAny;
+  const uint32_t uncovered = std::min((produced_ - word) & kCqIndexMask, ring_.entries);
+  for (uint32_t i = 1; i <= uncovered && armed_ != Armed::kNo; i++) raise(special(produced_ - i));
+}
+
+// Whether the entry is one that those wait for who wait for solicited ones alone.
+bool CompletionRing::special(uint32_t index) const {
+  const uint8_t last = reinterpret_cast<const Cqe*>(entry(index))->opcode_owner;
+  const int opcode = last >> 4;
+  return (last & kCqeSolicited) != 0 || opcode == kCqeRequestError || opcode == kCqeReceiveError;
 }
 
 Outcome CompletionRing::resize(const hw::QueueMemory& ring) {

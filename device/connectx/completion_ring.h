@@ -33,6 +33,8 @@ class CompletionRing {
                   uint32_t user_index, uint16_t counter);
 
   void arm();
+  /// See hw::Hca::ring_arm.
+  void arm_late();
   /// EINVAL: what the program has not yet read does not fit.
   Outcome resize(const hw::QueueMemory& ring);
   bool overrun() const { return overrun_.load(std::memory_order_relaxed); }
@@ -43,6 +45,7 @@ class CompletionRing {
   T* claim();
   void publish(uint8_t& last_byte, uint8_t opcode, bool solicited);
   void raise(bool solicited);
+  bool special(uint32_t index) const;
 
   hw::QueueMemory ring_;
   uint32_t* doorbell_;
@@ -53,6 +56,7 @@ class CompletionRing {
   SpinLock lock_;
   uint32_t produced_ = 0;        ///< running index of the next entry
   enum class Armed : uint8_t { kNo, kAny, kSolicited } armed_ = Armed::kNo;
+  uint64_t armed_word_ = UINT64_MAX;  ///< the arm word taken in last; none yet
   std::atomic<bool> overrun_{false};
 };
 

@@ -118,6 +118,8 @@ void ConnectxHca::arm_cq(hw::Cq* face) {
   if (!engine_.fabric().want_wake(true) && engine_.fabric().pending()) engine_.host().wake_engine_thread();
 }
 
+void ConnectxHca::ring_arm(hw::Cq* face) { static_cast<CqObject*>(face)->ring.arm_late(); }
+
 Expected<hw::Srq*> ConnectxHca::create_srq(const hw::SrqSpec& spec) {
   if (Outcome fits = check_queue(spec.ring, "shared receive"); !fits) return fits.error();
   if (!spec.pd || !spec.doorbell || spec.ring.entries > 65536 || spec.ring.stride < 32)

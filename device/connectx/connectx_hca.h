@@ -40,6 +40,7 @@ class ConnectxHca final : public hw::Hca {
   Outcome resize_cq(hw::Cq*, const hw::QueueMemory& ring) override;
   Outcome moderate_cq(hw::Cq*, uint16_t count, uint16_t period_us) override;
   void arm_cq(hw::Cq*) override;
+  void ring_arm(hw::Cq*) override;
 
   Expected<hw::Srq*> create_srq(const hw::SrqSpec&) override;
   Outcome destroy_srq(hw::Srq*) override;
@@ -48,6 +49,8 @@ class ConnectxHca final : public hw::Hca {
 
   Expected<hw::Qp*> create_qp(const hw::QpSpec&) override;
   Outcome destroy_qp(hw::Qp*) override;
+  Expected<uint32_t> reserve_qpn() override { return engine_.reserve_number(); }
+  void release_qpn(uint32_t number) override { engine_.release_number(number); }
   Outcome modify_qp(hw::Qp*, const hw::QpAttributes&, uint32_t mask) override;
   hw::QpAttributes query_qp(hw::Qp*) override;
 

@@ -162,6 +162,9 @@ public:
     virtual Outcome moderate_cq(Cq*, uint16_t count, uint16_t period_us) = 0;
     /// The arm doorbell: reads the arm word of the doorbell record. The next matching completion raises an event, once.
     virtual void arm_cq(Cq*) = 0;
+    /// The same when it was rung by a plain store and is seen late: completions that the arm word's consumer index does
+    /// not cover raise the event at once. An arm word that has been taken in already does nothing.
+    virtual void ring_arm(Cq*) = 0;
 
     virtual Expected<Srq*> create_srq(const SrqSpec&) = 0;
     virtual Outcome destroy_srq(Srq*) = 0;
@@ -170,6 +173,9 @@ public:
 
     virtual Expected<Qp*> create_qp(const QpSpec&) = 0;
     virtual Outcome destroy_qp(Qp*) = 0;
+    /// A number that no queue pair of the host has or gets until it is released.
+    virtual Expected<uint32_t> reserve_qpn() = 0;
+    virtual void release_qpn(uint32_t number) = 0;
     /// Checks the transition as the specification demands (EINVAL) and makes it. A reset also resets the device's
     /// queue indices; the host side then resets its own and the doorbell record.
     virtual Outcome modify_qp(Qp*, const QpAttributes&, uint32_t mask) = 0;

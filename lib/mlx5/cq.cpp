@@ -5,6 +5,7 @@
 #include <new>
 
 #include "lib/mlx5/mlx5.h"
+#include "lib/mlx5/raw_doorbells.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -18,15 +19,18 @@ constexpr uint8_t kOwnerBit = 1;
 uint32_t ring_entries(uint32_t wanted) { return std::bit_ceil(wanted + 1); }
 
 /// An empty ring, kept with the queue; nullptr: no memory.
-CompletionRing* make_ring(CompletionQueue& cq, uint32_t entries) {
-  const size_t bytes = static_cast<size_t>(entries) * sizeof(Cqe);
+CompletionRing* make_ring(verbs::Context& context, CompletionQueue& cq, uint32_t entries) {
+  const size_t bytes = static_cast<size_t>(entries) << cq.stride_shift;
   CompletionRing* ring = nullptr;
   for (const auto& former : cq.rings)
-    if (former->entries == entries) ring = former.get();
+    if (former->entries == entries && former->stride_shift == cq.stride_shift) ring = former.get();
   if (ring == nullptr) {
     auto made = std::make_unique<CompletionRing>();
-    if (!made->memory.allocate(cq.domain, bytes, kCacheLine, MemoryUse::kCompletionQueue)) return nullptr;
-    made->base = made->memory.base();
+    if (!made->memory.allocate(MemorySource(context, cq.domain), bytes, kCacheLine,
+                               MemoryUse::kCompletionQueue))
+      return nullptr;
+    made->stride_shift = cq.stride_shift;
+    made->base = made->memory.base() + made->stride() - sizeof(Cqe);
     made->entries = entries;
     ring = made.get();
     cq.rings.push_back(std::move(made));
@@ -40,7 +44,7 @@ CompletionRing* make_ring(CompletionQueue& cq, uint32_t entries) {
 }
 
 hw::QueueMemory describe(const CompletionRing& ring) {
-  return {ring.base, ring.memory.bytes(), ring.entries, sizeof(Cqe)};
+  return {ring.memory.base(), ring.memory.bytes(), ring.entries, ring.stride()};
 }
 
 }  // namespace
@@ -53,8 +57,8 @@ verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_att
     domain = verbs::ProtectionDomain::of(attributes.parent_domain);
   const uint32_t entries = ring_entries(attributes.cqe);
   if (cq != nullptr) cq->domain = domain;
-  if (cq != nullptr) cq->doorbell = cq->record.allocate(domain);
-  if (cq != nullptr) cq->ring = make_ring(*cq, entries);
+  if (cq != nullptr) cq->doorbell = cq->record.allocate(MemorySource(context, domain));
+  if (cq != nullptr) cq->ring = make_ring(context, *cq, entries);
   if (cq == nullptr || cq->doorbell == nullptr || cq->ring == nullptr)
     return verbs::refuse_pointer(context, ENOMEM, "no memory for a completion queue");
   const bool flags_given = (attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
@@ -86,7 +90,7 @@ int resize_cq(verbs::CompletionQueue& base, uint32_t wanted) {
   while (unread < cq.entries() && cq.written(cq.consumed + unread) != nullptr) unread++;
   if (unread >= entries)
     return verbs::refuse(*cq.context, EINVAL, "ibv_resize_cq: more completions wait than would fit");
-  CompletionRing* const ring = make_ring(cq, entries);
+  CompletionRing* const ring = make_ring(*cq.context, cq, entries);
   if (ring == nullptr) return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
   if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(*ring))))
     return error;
@@ -95,11 +99,24 @@ int resize_cq(verbs::CompletionQueue& base, uint32_t wanted) {
   return 0;
 }
 
+int widen_cq(CompletionQueue& cq) {
+  const std::lock_guard guard(cq.lock);
+  const uint32_t entries = cq.entries();
+  cq.stride_shift = 7;
+  CompletionRing* const ring = make_ring(*cq.context, cq, entries);
+  if (ring == nullptr) return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
+  if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(*ring))))
+    return error;
+  cq.ring.store(ring, std::memory_order_release);
+  return 0;
+}
+
 // Entries that stay are moved towards the producer, over those that go; their owner bits belong to their
 // places.
 void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq) {
   const std::lock_guard guard(cq.lock);
   cq.last_qp = nullptr;
+  if (cq.exposed) return;  // its program says how far it has read
   uint32_t end = cq.consumed;
   while (end - cq.consumed < cq.entries() && cq.written(end) != nullptr) end++;
   uint32_t gone = 0;
@@ -122,8 +139,12 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
   cq.publish_consumed();
 }
 
-int destroy_cq(verbs::CompletionQueue& cq) {
-  return verbs::settle(*cq.context, cq.context->hca->destroy_cq(cq.device));
+int destroy_cq(verbs::CompletionQueue& base) {
+  auto& cq = static_cast<CompletionQueue&>(base);
+  const bool exposed = conceal(cq);
+  const int error = verbs::settle(*cq.context, cq.hca->destroy_cq(cq.device));
+  if (error != 0 && exposed) (void)expose(cq);
+  return error;
 }
 
 void free_cq(verbs::CompletionQueue& cq) { delete static_cast<CompletionQueue*>(&cq); }

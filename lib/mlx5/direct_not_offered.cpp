@@ -82,21 +82,12 @@ REFUSE(mlx5dv_destroy_mkey)
 
 // Others.
 REFUSE_QUIETLY(_mlx5dv_get_export_sizes)
-REFUSE(_mlx5dv_query_port)
 REFUSE_POINTER(mlx5dv_alloc_dm)
 REFUSE_POINTER(mlx5dv_create_wq)
 REFUSE(mlx5dv_dci_stream_id_reset)
 REFUSE_POINTER(mlx5dv_dm_map_op_addr)
-REFUSE(mlx5dv_get_data_direct_sysfs_path)
-REFUSE(mlx5dv_map_ah_to_qp)
-REFUSE(mlx5dv_modify_qp_lag_port)
-REFUSE(mlx5dv_modify_qp_udp_sport)
 REFUSE(mlx5dv_qp_cancel_posted_send_wrs)
-REFUSE(mlx5dv_query_qp_lag_port)
 REFUSE_POINTER(mlx5dv_reg_dmabuf_mr)
-REFUSE(mlx5dv_reserved_qpn_alloc)
-REFUSE(mlx5dv_reserved_qpn_dealloc)
-REFUSE(mlx5dv_set_context_attr)
 
 // Packet pacing.
 REFUSE_POINTER(mlx5dv_pp_alloc)
@@ -152,6 +143,5 @@ REFUSE(mlx5dv_dump_dr_rule)
 REFUSE(mlx5dv_dump_dr_table)
 
 // VFIO.
-REFUSE_POINTER(mlx5dv_get_vfio_device_list)
 REFUSE_NUMBER(mlx5dv_vfio_get_events_fd)
 REFUSE(mlx5dv_vfio_process_events)

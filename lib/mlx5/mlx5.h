@@ -18,6 +18,7 @@
 #include "device/connectx/formats.h"
 #include "device/hw/hca.h"
 #include "lib/ibverbs/provider.h"
+#include "lib/mlx5/public.h"
 #include "lib/mlx5/queue_memory.h"
 
 namespace verbatim::mlx5 {
@@ -40,6 +41,8 @@ class QueuePairTable {
   /// Gives the queue pair an index. False: all are taken, or no memory.
   bool add(QueuePair& qp, uint32_t& index);
   void remove(uint32_t index);
+  /// Whether one of them has this number.
+  bool holds_number(uint32_t qpn);
   QueuePair* find(uint32_t index) const {
     const auto* chunk = chunks_[index >> kChunkBits & (kChunks - 1)].load(std::memory_order_acquire);
     return chunk != nullptr ? chunk[index & (kChunkEntries - 1)].load(std::memory_order_acquire) : nullptr;
@@ -53,29 +56,30 @@ class QueuePairTable {
   uint32_t next_ = 1;
 };
 
-/// What raw programs get for a UAR page.
-struct alignas(4096) DoorbellPage {
-  std::byte bytes[4096];
-};
-
 /// What this library keeps of an opened device.
 struct ContextState {
   QueuePairTable queue_pairs;
-  DoorbellPage doorbell_page{};
+  std::mutex lock;                     ///< of what follows
+  std::byte* doorbell_page = nullptr;  ///< UAR page of raw queues, once there are some
+  mlx5dv_ctx_allocators allocators{};
+  std::vector<uint32_t> reserved_qpns;
   static ContextState& of(verbs::Context& context) {
     return *static_cast<ContextState*>(context.provider_data);
   }
 };
 
-/// The memory of a completion queue. A queue that is resized keeps its former rings: a thread may be looking at one
-/// without the lock. Rings of a size are used again.
+/// The memory of a completion queue. A queue that is resized keeps its former rings: a thread may be looking
+/// at one without the lock. Rings of a size are used again.
 struct CompletionRing {
   QueueMemory memory;
-  std::byte* base = nullptr;
-  uint32_t entries = 0;  ///< power of two
+  std::byte* base = nullptr;  ///< of the first entry's last 64 bytes, which are the completion
+  uint32_t entries = 0;       ///< power of two
+  uint32_t stride_shift = 6;  ///< 6 or 7: entries of 64 or 128 bytes
 
+  uint32_t stride() const { return 1u << stride_shift; }
   connectx::Cqe* entry(uint32_t index) const {
-    return reinterpret_cast<connectx::Cqe*>(base) + (index & (entries - 1));
+    return reinterpret_cast<connectx::Cqe*>(base +
+                                            (static_cast<size_t>(index & (entries - 1)) << stride_shift));
   }
   /// The entry at running index `index` if the device has written it; nullptr otherwise.
   connectx::Cqe* written(uint32_t index) const {
@@ -97,6 +101,8 @@ struct CompletionQueue : verbs::CompletionQueue {
   QueuePair* last_qp = nullptr;  ///< of the entry read last; most completions come in runs
   uint32_t last_index = 0;
   uint32_t arm_sequence = 0;
+  uint32_t stride_shift = 6;               ///< of its rings
+  std::atomic<bool> exposed{false};        ///< a program reads it by itself and arms it by plain stores
   const connectx::Cqe* current = nullptr;  ///< of an extended queue between start_poll and end_poll
   QueuePair* current_qp = nullptr;
   uint64_t clock_khz = 0;
@@ -114,10 +120,13 @@ struct CompletionQueue : verbs::CompletionQueue {
   /// With the lock held.
   uint32_t entries() const { return ring.load(std::memory_order_relaxed)->entries; }
   connectx::Cqe* entry(uint32_t index) const { return ring.load(std::memory_order_relaxed)->entry(index); }
-  connectx::Cqe* written(uint32_t index) const { return ring.load(std::memory_order_relaxed)->written(index); }
+  connectx::Cqe* written(uint32_t index) const {
+    return ring.load(std::memory_order_relaxed)->written(index);
+  }
   /// Without it: whether there seems to be something to read.
   bool seems_written() const {
-    return ring.load(std::memory_order_acquire)->written(__atomic_load_n(&consumed, __ATOMIC_RELAXED)) != nullptr;
+    return ring.load(std::memory_order_acquire)->written(__atomic_load_n(&consumed, __ATOMIC_RELAXED)) !=
+           nullptr;
   }
   void note_poll() { polls->store(polls->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   /// Tells the device how far it may write.
@@ -152,7 +161,8 @@ struct QueuePair : verbs::QueuePair {
   uint16_t opcodes = 0;      ///< bit IBV_WR_x: may be posted; none before RTS
   uint8_t always_flags = 0;  ///< signal every work request
   bool datagrams = false;
-  bool fence_next = false;  ///< after a local operation
+  bool fence_next = false;           ///< after a local operation
+  std::atomic<bool> exposed{false};  ///< its doorbell is rung by plain stores, too
   // Batch under construction by the ibv_wr_ calls; see builders.cpp.
   struct Batch {
     int error = 0;
@@ -244,6 +254,8 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
 verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_attr_ex& attributes,
                                   bool extended);
 int resize_cq(verbs::CompletionQueue& cq, uint32_t entries);
+/// Gives a queue that nothing has used yet entries of 128 bytes. 0 or an errno value.
+int widen_cq(CompletionQueue& cq);
 int destroy_cq(verbs::CompletionQueue& cq);
 void free_cq(verbs::CompletionQueue& cq);
 verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes);

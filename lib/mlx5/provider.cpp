@@ -20,7 +20,14 @@ int open_context(verbs::Context& context) {
   return 0;
 }
 
-void close_context(verbs::Context& context) { delete &ContextState::of(context); }
+void close_context(verbs::Context& context) {
+  ContextState& state = ContextState::of(context);
+  hw::RawDoorbells& doorbells = context.opened->doorbells();
+  doorbells.forget_all(*context.hca);
+  if (state.doorbell_page != nullptr) doorbells.give_back(state.doorbell_page);
+  for (const uint32_t number : state.reserved_qpns) context.hca->release_qpn(number);
+  delete &state;
+}
 
 __attribute__((constructor)) void announce() { verbs::verbatim_register_provider(&kProvider); }
 

@@ -5,6 +5,7 @@
 
 #include "lib/mlx5/mlx5.h"
 #include "lib/mlx5/qp_sizes.h"
+#include "lib/mlx5/raw_doorbells.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -56,10 +57,11 @@ bool allocate(QueuePair& qp, verbs::ProtectionDomain& domain, const QueueSizes& 
   const size_t send = static_cast<size_t>(sizes.send_blocks) * kBlock;
   // The receive queue comes first and is padded so that send blocks stay aligned.
   const size_t send_offset = (receive + kBlock - 1) / kBlock * kBlock;
-  qp.doorbell = qp.record.allocate(&domain);
+  const MemorySource source(*domain.context, &domain);
+  qp.doorbell = qp.record.allocate(source);
   if (qp.doorbell == nullptr) return false;
   if (send_offset + send > 0) {
-    if (!qp.memory.allocate(&domain, send_offset + send, kCacheLine, MemoryUse::kQueuePair)) return false;
+    if (!qp.memory.allocate(source, send_offset + send, kCacheLine, MemoryUse::kQueuePair)) return false;
     std::memset(qp.memory.base(), 0, send_offset + send);
   }
   qp.receive_ring = qp.memory.base();
@@ -179,7 +181,11 @@ int modify_qp(verbs::QueuePair& base, const hw::QpAttributes& attributes, uint32
 
 int destroy_qp(verbs::QueuePair& base) {
   auto& qp = static_cast<QueuePair&>(base);
-  if (const int error = verbs::settle(*qp.context, qp.hca->destroy_qp(qp.device), qp.number)) return error;
+  const bool exposed = conceal(qp);
+  if (const int error = verbs::settle(*qp.context, qp.hca->destroy_qp(qp.device), qp.number)) {
+    if (exposed) (void)expose(qp);
+    return error;
+  }
   clean_cqs(qp);
   ContextState::of(*qp.context).queue_pairs.remove(qp.user_index);
   return 0;

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lib/mlx5/mlx5.h"
+
 namespace verbatim::mlx5 {
 namespace {
 
@@ -12,8 +14,20 @@ constexpr size_t kCacheLine = 64;
 
 }  // namespace
 
+MemorySource::MemorySource(verbs::Context& context, verbs::ProtectionDomain* from)
+    : domain(from != nullptr && from->has_allocators() ? from : nullptr), allocators{} {
+  ContextState& state = ContextState::of(context);
+  const std::lock_guard guard(state.lock);
+  const bool usable = state.allocators.alloc != nullptr && state.allocators.free != nullptr;
+  if (domain == nullptr && usable) allocators = state.allocators;
+}
+
 QueueMemory::~QueueMemory() {
   if (base_ == nullptr) return;
+  if (given_ != nullptr) {
+    allocators_.free(given_, allocators_.data);
+    return;
+  }
   if (domain_ == nullptr) {
     std::free(base_);
     return;
@@ -22,18 +36,26 @@ QueueMemory::~QueueMemory() {
   parent.free(&domain_->base, parent.pd_context, base_, kDriver | static_cast<uint32_t>(use_));
 }
 
-bool QueueMemory::allocate(verbs::ProtectionDomain* domain, size_t bytes, size_t alignment, MemoryUse use) {
+bool QueueMemory::allocate(const MemorySource& source, size_t bytes, size_t alignment, MemoryUse use) {
   use_ = use;
   bytes_ = bytes;
-  if (domain != nullptr && domain->has_allocators()) {
-    const ibv_parent_domain_init_attr& parent = domain->parent;
-    void* given = parent.alloc(&domain->base, parent.pd_context, bytes, alignment,
+  if (source.domain != nullptr) {
+    const ibv_parent_domain_init_attr& parent = source.domain->parent;
+    void* given = parent.alloc(&source.domain->base, parent.pd_context, bytes, alignment,
                                kDriver | static_cast<uint32_t>(use));
     if (given != IBV_ALLOCATOR_USE_DEFAULT) {
-      domain_ = domain;
+      domain_ = source.domain;
       base_ = static_cast<std::byte*>(given);
       return base_ != nullptr;
     }
+  }
+  // These are told nothing of alignment.
+  if (source.allocators.alloc != nullptr) {
+    allocators_ = source.allocators;
+    given_ = allocators_.alloc(bytes + alignment - 1, allocators_.data);
+    const uintptr_t start = reinterpret_cast<uintptr_t>(given_);
+    base_ = reinterpret_cast<std::byte*>((start + alignment - 1) / alignment * alignment);
+    if (given_ != nullptr) return true;
   }
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, bytes) != 0) return false;
@@ -41,9 +63,9 @@ bool QueueMemory::allocate(verbs::ProtectionDomain* domain, size_t bytes, size_t
   return true;
 }
 
-uint32_t* DoorbellRecord::allocate(verbs::ProtectionDomain* domain) {
-  if (domain == nullptr || !domain->has_allocators()) return words_;
-  if (!given_.allocate(domain, kCacheLine, kCacheLine, MemoryUse::kDoorbell)) return nullptr;
+uint32_t* DoorbellRecord::allocate(const MemorySource& source) {
+  if (source.is_heap()) return words_;
+  if (!given_.allocate(source, kCacheLine, kCacheLine, MemoryUse::kDoorbell)) return nullptr;
   std::memset(given_.base(), 0, kCacheLine);
   return reinterpret_cast<uint32_t*>(given_.base());
 }

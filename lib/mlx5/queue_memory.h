@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lib/ibverbs/provider.h"
+#include "lib/mlx5/public.h"
 
 namespace verbatim::mlx5 {
 
@@ -17,8 +18,15 @@ enum class MemoryUse : uint32_t {
   kCompletionQueue = 5
 };
 
-/// Memory of a queue: from the allocators of a parent domain where it has some, else from the heap. Freed
-/// with the object.
+/// Whose allocators give the memory of an object: the parent domain's if it has some, else the context's.
+struct MemorySource {
+  MemorySource(verbs::Context& context, verbs::ProtectionDomain* domain);
+  verbs::ProtectionDomain* domain;  ///< with allocators, or nullptr
+  mlx5dv_ctx_allocators allocators;
+  bool is_heap() const { return domain == nullptr && allocators.alloc == nullptr; }
+};
+
+/// Memory of a queue: from the allocators that its source has, else from the heap. Freed with the object.
 class QueueMemory {
  public:
   QueueMemory() = default;
@@ -28,12 +36,14 @@ class QueueMemory {
     std::swap(bytes_, other.bytes_);
     std::swap(use_, other.use_);
     std::swap(domain_, other.domain_);
+    std::swap(allocators_, other.allocators_);
+    std::swap(given_, other.given_);
     return *this;
   }
   ~QueueMemory();
 
-  /// `domain` may be nullptr. Not initialized. False: no memory.
-  bool allocate(verbs::ProtectionDomain* domain, size_t bytes, size_t alignment, MemoryUse use);
+  /// Not initialized. False: no memory.
+  bool allocate(const MemorySource& source, size_t bytes, size_t alignment, MemoryUse use);
   std::byte* base() const { return base_; }
   size_t bytes() const { return bytes_; }
 
@@ -42,14 +52,16 @@ class QueueMemory {
   size_t bytes_ = 0;
   MemoryUse use_{};
   verbs::ProtectionDomain* domain_ = nullptr;  ///< whose allocator it came from
+  mlx5dv_ctx_allocators allocators_{};         ///< or those of a context
+  void* given_ = nullptr;                      ///< what they gave
 };
 
 /// The two words through which queue positions are told to the device: beside the queue's state, unless the
-/// parent domain has allocators.
+/// source has allocators.
 class DoorbellRecord {
  public:
   /// Returns the zeroed words, or nullptr: no memory.
-  uint32_t* allocate(verbs::ProtectionDomain* domain);
+  uint32_t* allocate(const MemorySource& source);
 
  private:
   alignas(8) uint32_t words_[2] = {};

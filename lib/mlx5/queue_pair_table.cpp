@@ -32,6 +32,15 @@ bool QueuePairTable::add(QueuePair& qp, uint32_t& index) {
   return true;
 }
 
+bool QueuePairTable::holds_number(uint32_t qpn) {
+  const std::lock_guard guard(lock_);
+  for (uint32_t index = 1; index < next_; index++) {
+    const QueuePair* qp = find(index);
+    if (qp != nullptr && qp->number == qpn) return true;
+  }
+  return false;
+}
+
 void QueuePairTable::remove(uint32_t index) {
   const std::lock_guard guard(lock_);
   chunks_[index >> kChunkBits].load(std::memory_order_relaxed)[index & (kChunkEntries - 1)].store(nullptr);

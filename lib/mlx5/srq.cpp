@@ -14,9 +14,10 @@ constexpr size_t kCacheLine = 64;
 
 bool allocate(SharedReceiveQueue& srq, verbs::ProtectionDomain& domain) {
   const size_t bytes = static_cast<size_t>(srq.entries) * srq.stride;
-  srq.doorbell = srq.record.allocate(&domain);
+  const MemorySource source(*domain.context, &domain);
+  srq.doorbell = srq.record.allocate(source);
   if (srq.doorbell == nullptr) return false;
-  if (!srq.memory.allocate(&domain, bytes, kCacheLine, MemoryUse::kSharedReceiveQueue)) return false;
+  if (!srq.memory.allocate(source, bytes, kCacheLine, MemoryUse::kSharedReceiveQueue)) return false;
   std::memset(srq.memory.base(), 0, bytes);
   srq.ring = srq.memory.base();
   srq.ids.reset(new (std::nothrow) uint64_t[srq.entries]{});

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// mlx5dv: properties of contexts, queue pairs, addresses and ports.
+#include <algorithm>
+#include <cstring>
+
+#include "lib/mlx5/direct.h"
+
+namespace verbatim::mlx5 {
+namespace {
+
+/// One link leaves the device: there is nothing to aggregate.
+int no_lag(ibv_qp* qp, const char* call) {
+  verbs::Context* context = own(qp->context);
+  if (context == nullptr) return EOPNOTSUPP;
+  return verbs::refuse(*context, EOPNOTSUPP, std::string(call) + ": the device's ports form no LAG",
+                       qp->qp_num);
+}
+
+}  // namespace
+}  // namespace verbatim::mlx5
+
+using namespace verbatim;
+using namespace verbatim::mlx5;
+
+extern "C" {
+
+int mlx5dv_set_context_attr(ibv_context* public_context, mlx5dv_set_ctx_attr_type type, void* attribute) {
+  verbs::Context* context = own(public_context);
+  if (context == nullptr || type != MLX5DV_CTX_ATTR_BUF_ALLOCATORS) return EOPNOTSUPP;
+  ContextState& state = ContextState::of(*context);
+  const std::lock_guard guard(state.lock);
+  state.allocators = *static_cast<const mlx5dv_ctx_allocators*>(attribute);
+  return 0;
+}
+
+int mlx5dv_query_qp_lag_port(ibv_qp* qp, uint8_t* /*port_num*/, uint8_t* /*active_port_num*/) {
+  return no_lag(qp, "mlx5dv_query_qp_lag_port");
+}
+
+int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t /*port_num*/) {
+  return no_lag(qp, "mlx5dv_modify_qp_lag_port");
+}
+
+// The port spreads traffic over paths of a network. Packets of one host travel no such path, so that there is
+// nothing more to do.
+int mlx5dv_modify_qp_udp_sport(ibv_qp* qp, uint16_t /*udp_sport*/) {
+  verbs::Context* context = own(qp->context);
+  if (context == nullptr) return EOPNOTSUPP;
+  const bool connected = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC;
+  if (!connected || qp->state != IBV_QPS_RTS)
+    return verbs::refuse(
+        *context, EOPNOTSUPP,
+        "mlx5dv_modify_qp_udp_sport: only a queue pair of type RC or UC in RTS has a port to change",
+        qp->qp_num);
+  return 0;
+}
+
+// Without an embedded switch no member is valid.
+int _mlx5dv_query_port(ibv_context* public_context, uint32_t port, mlx5dv_port* info, size_t info_bytes) {
+  verbs::Context* context = own(public_context);
+  if (context == nullptr) return EOPNOTSUPP;
+  if (port != 1)
+    return verbs::refuse(*context, EINVAL, "mlx5dv_query_port: there is no port " + std::to_string(port));
+  std::memset(static_cast<void*>(info), 0, info_bytes);
+  return 0;
+}
+
+// A hint about congestion, of which queue pairs here carry nothing: connection options (ECE) are not offered.
+int mlx5dv_map_ah_to_qp(ibv_ah* ah, uint32_t qp_number) {
+  verbs::Context* context = own(ah->context);
+  if (context == nullptr) return EOPNOTSUPP;
+  if (!ContextState::of(*context).queue_pairs.holds_number(qp_number))
+    return verbs::refuse(*context, EINVAL, "mlx5dv_map_ah_to_qp: the context has no such queue pair",
+                         qp_number);
+  return 0;
+}
+
+int mlx5dv_reserved_qpn_alloc(ibv_context* public_context, uint32_t* number) {
+  verbs::Context* context = own(public_context);
+  if (context == nullptr) return EOPNOTSUPP;
+  const auto taken = context->hca->reserve_qpn();
+  if (!taken) return verbs::refuse(*context, taken.error());
+  ContextState& state = ContextState::of(*context);
+  const std::lock_guard guard(state.lock);
+  state.reserved_qpns.push_back(*taken);
+  *number = *taken;
+  return 0;
+}
+
+int mlx5dv_reserved_qpn_dealloc(ibv_context* public_context, uint32_t number) {
+  verbs::Context* context = own(public_context);
+  if (context == nullptr) return EOPNOTSUPP;
+  ContextState& state = ContextState::of(*context);
+  const std::lock_guard guard(state.lock);
+  if (std::erase(state.reserved_qpns, number) == 0)
+    return verbs::refuse(*context, EINVAL, "mlx5dv_reserved_qpn_dealloc: the number is not reserved", number);
+  context->hca->release_qpn(number);
+  return 0;
+}
+
+int mlx5dv_get_data_direct_sysfs_path(ibv_context* public_context, char* /*buf*/, size_t /*buf_len*/) {
+  verbs::Context* context = own(public_context);
+  if (context == nullptr) return EOPNOTSUPP;
+  return verbs::refuse(*context, ENODEV,
+                       "mlx5dv_get_data_direct_sysfs_path: the device has no Data Direct function");
+}
+
+ibv_device** mlx5dv_get_vfio_device_list(mlx5dv_vfio_context_attr* attributes) {
+  constexpr uint32_t kFlags = MLX5DV_VFIO_CTX_FLAGS_INIT_LINK_DOWN;
+  const bool known =
+      attributes != nullptr && (attributes->flags & ~kFlags) == 0 && attributes->comp_mask == 0;
+  // No PCI function is behind a device here that VFIO could own.
+  errno = known ? ENODEV : EOPNOTSUPP;
+  return nullptr;
+}
+
+}  // extern "C"

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+// Programs that drive the queues of mlx5dv_init_obj() by themselves: entries, doorbell records and registers
+// are written here, completions are read out of memory.
+#include <infiniband/mlx5dv.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/conformance/players.h"
+
+namespace verbatim::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The queues of an endpoint, driven by hand.
+class RawQueues {
+ public:
+  explicit RawQueues(Endpoint& self) : self_(self) {
+    mlx5dv_obj objects{};
+    objects.qp = {self.qp, &qp};
+    objects.cq = {self.cq, &cq};
+    EXPECT_EQ(mlx5dv_init_obj(&objects, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ), 0);
+  }
+
+  /// Writes a signalled RDMA write of `bytes` from the start of the buffer to that of the peer's, without
+  /// ringing.
+  mlx5_wqe_ctrl_seg* put_write(uint32_t bytes, uint8_t opcode = MLX5_OPCODE_RDMA_WRITE) {
+    auto* at = static_cast<std::byte*>(qp.sq.buf) + size_t{posted_ % qp.sq.wqe_cnt} * qp.sq.stride;
+    auto* control = reinterpret_cast<mlx5_wqe_ctrl_seg*>(at);
+    auto* remote = reinterpret_cast<mlx5_wqe_raddr_seg*>(at + 16);
+    mlx5dv_set_ctrl_seg(control, static_cast<uint16_t>(posted_), opcode, 0, self_.qp->qp_num,
+                        MLX5_WQE_CTRL_CQ_UPDATE, 3, 0, 0);
+    *remote = {htobe64(self_.peer.address), htobe32(self_.peer.rkey), 0};
+    mlx5dv_set_data_seg(reinterpret_cast<mlx5_wqe_data_seg*>(at + 32), bytes, self_.mr->lkey,
+                        reinterpret_cast<uintptr_t>(self_.buffer.data()));
+    posted_++;
+    return control;
+  }
+  /// The doorbell record, then eight bytes of the register.
+  void ring(const mlx5_wqe_ctrl_seg* control) {
+    __atomic_store_n(&qp.dbrec[MLX5_SND_DBR], htobe32(posted_ & 0xffff), __ATOMIC_RELEASE);
+    uint64_t first;
+    std::memcpy(&first, control, sizeof first);
+    __atomic_store_n(static_cast<uint64_t*>(qp.bf.reg), first, __ATOMIC_RELEASE);
+  }
+  void write(uint32_t bytes) { ring(put_write(bytes)); }
+
+  /// The next completion of the ring, or nullptr after ten seconds.
+  mlx5_cqe64* next() {
+    const auto end = Clock::now() + std::chrono::seconds(10);
+    do {
+      auto* entry = static_cast<std::byte*>(cq.buf) + size_t{consumed_ % cq.cqe_cnt} * cq.cqe_size;
+      auto* cqe = reinterpret_cast<mlx5_cqe64*>(entry + cq.cqe_size - sizeof(mlx5_cqe64));
+      const uint8_t last = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
+      const unsigned lap = consumed_ / cq.cqe_cnt & 1;
+      if (last >> 4 != MLX5_CQE_INVALID && (last & MLX5_CQE_OWNER_MASK) == lap) {
+        consumed_++;
+        __atomic_store_n(&cq.dbrec[0], htobe32(consumed_ & 0xffffff), __ATOMIC_RELEASE);
+        return cqe;
+      }
+      std::this_thread::yield();
+    } while (Clock::now() < end);
+    return nullptr;
+  }
+  /// Asks for an event for completions that next() has not read; `sequence` counts the events.
+  void arm(uint32_t sequence) {
+    const uint32_t word = htobe32(sequence << 28 | MLX5_CQ_DB_REQ_NOT | (consumed_ & 0xffffff));
+    __atomic_store_n(&cq.dbrec[1], word, __ATOMIC_RELEASE);
+    const uint64_t rung = uint64_t{htobe32(cq.cqn)} << 32 | word;
+    auto* page = static_cast<std::byte*>(cq.cq_uar);
+    __atomic_store_n(reinterpret_cast<uint64_t*>(page + MLX5_CQ_DOORBELL), rung, __ATOMIC_RELEASE);
+  }
+
+  mlx5dv_qp qp{};
+  mlx5dv_cq cq{};
+
+ private:
+  Endpoint& self_;
+  uint32_t posted_ = 0, consumed_ = 0;
+};
+
+double processor_seconds() {
+  rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+class Raw : public Played {};
+VERBATIM_PLAY_BOTH_WAYS(Raw);
+
+TEST_P(Raw, WritesByHand) {
+  const Part active = [](Endpoint& self) {
+    fill(self, 0, 4096, 5);
+    RawQueues raw(self);
+    // Twice round the ring, with pauses in which the watcher goes to sleep.
+    for (uint32_t i = 0; i < 2 * raw.qp.sq.wqe_cnt; i++) {
+      if (i % 16 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      raw.write(4096);
+      mlx5_cqe64* cqe = raw.next();
+      ASSERT_NE(cqe, nullptr) << "write " << i;
+      EXPECT_EQ(mlx5dv_get_cqe_opcode(cqe), MLX5_CQE_REQ);
+      EXPECT_EQ(be16toh(cqe->wqe_counter), i & 0xffff);
+      EXPECT_EQ(be32toh(cqe->sop_drop_qpn) & 0xffffff, self.qp->qp_num);
+    }
+    self.barrier();
+  };
+  play({}, active, [](Endpoint& self) {
+    self.barrier();
+    EXPECT_TRUE(holds(self, 0, 4096, 5));
+  });
+}
+
+TEST_P(Raw, RingsOnceForMany) {
+  const Part active = [](Endpoint& self) {
+    RawQueues raw(self);
+    for (int round = 0; round < 100; round++) {
+      mlx5_wqe_ctrl_seg* last = nullptr;
+      for (int i = 0; i < 8; i++) last = raw.put_write(64);
+      raw.ring(last);
+      for (int i = 0; i < 8; i++) ASSERT_NE(raw.next(), nullptr) << "round " << round;
+    }
+    self.barrier();
+  };
+  play({}, active, [](Endpoint& self) { self.barrier(); });
+}
+
+TEST_P(Raw, NonsenseIsAnErrorCompletion) {
+  const Part active = [](Endpoint& self) {
+    RawQueues raw(self);
+    raw.ring(raw.put_write(64, 0x3f));
+    mlx5_cqe64* cqe = raw.next();
+    ASSERT_NE(cqe, nullptr);
+    EXPECT_EQ(mlx5dv_get_cqe_opcode(cqe), MLX5_CQE_REQ_ERR);
+    self.barrier();
+  };
+  play({}, active, [](Endpoint& self) { self.barrier(); });
+}
+
+TEST_P(Raw, ArmsByHand) {
+  const Part active = [](Endpoint& self) {
+    RawQueues raw(self);
+    for (uint32_t i = 0; i < 20; i++) {
+      raw.arm(i & 3);
+      if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      raw.write(64);
+      pollfd file = {self.channel->fd, POLLIN, 0};
+      ASSERT_EQ(poll(&file, 1, 10'000), 1) << "event " << i;
+      ibv_cq* from = nullptr;
+      void* context = nullptr;
+      ASSERT_EQ(ibv_get_cq_event(self.channel, &from, &context), 0);
+      EXPECT_EQ(from, self.cq);
+      ibv_ack_cq_events(from, 1);
+      ASSERT_NE(raw.next(), nullptr);
+    }
+    self.barrier();
+  };
+  play({.channel = true}, active, [](Endpoint& self) { self.barrier(); });
+}
+
+// A doorbell that is armed after its completion came: the index in the arm word tells.
+TEST_P(Raw, ArmingLateTellsOfWhatIsUnread) {
+  const Part active = [](Endpoint& self) {
+    RawQueues raw(self);
+    raw.write(64);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    raw.arm(0);
+    pollfd file = {self.channel->fd, POLLIN, 0};
+    ASSERT_EQ(poll(&file, 1, 10'000), 1);
+    ibv_cq* from = nullptr;
+    void* context = nullptr;
+    ASSERT_EQ(ibv_get_cq_event(self.channel, &from, &context), 0);
+    ibv_ack_cq_events(from, 1);
+    EXPECT_NE(raw.next(), nullptr);
+    self.barrier();
+  };
+  play({.channel = true}, active, [](Endpoint& self) { self.barrier(); });
+}
+
+// At the rate of 10 ms in 10 s at most, leaving room for the measurement; a doorbell is then seen all the
+// same.
+TEST(RawDoorbells, CostNothingWhileNothingRings) {
+  Pair pair;
+  RawQueues raw(pair.left);
+  raw.write(64);
+  ASSERT_NE(raw.next(), nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const double before = processor_seconds();
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  EXPECT_LT(processor_seconds() - before, 0.005);
+  raw.write(64);
+  EXPECT_NE(raw.next(), nullptr);
+}
+
+TEST(RawObjects, QueueOfLongEntries) {
+  Endpoint self;
+  ibv_cq_init_attr_ex wanted{};
+  wanted.cqe = 16;
+  wanted.wc_flags = IBV_WC_STANDARD_FLAGS;
+  mlx5dv_cq_init_attr special{};
+  special.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
+  special.cqe_size = 100;
+  EXPECT_EQ(mlx5dv_create_cq(self.context, &wanted, &special), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  special.cqe_size = 128;
+  ibv_cq_ex* cq = mlx5dv_create_cq(self.context, &wanted, &special);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = ibv_cq_ex_to_cq(cq);
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap = {16, 16, 1, 1, 0};
+  ibv_qp* kept = std::exchange(self.qp, ibv_create_qp(self.pd, &attributes));
+  ASSERT_NE(self.qp, nullptr);
+  ASSERT_EQ(self.connect(self.contact()), 0);  // to itself
+  for (int i = 0; i < 100; i++) {
+    ASSERT_EQ(self.post(self.request(IBV_WR_RDMA_WRITE, 64)), 0);
+    ibv_wc wc{};
+    while (ibv_poll_cq(ibv_cq_ex_to_cq(cq), 1, &wc) == 0) std::this_thread::yield();
+    ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+    ASSERT_EQ(wc.wr_id, 100u);
+  }
+  mlx5dv_cq shown{};
+  mlx5dv_obj objects{};
+  objects.cq = {ibv_cq_ex_to_cq(cq), &shown};
+  EXPECT_EQ(mlx5dv_init_obj(&objects, MLX5DV_OBJ_CQ), 0);
+  EXPECT_EQ(shown.cqe_size, 128u);
+  EXPECT_EQ(ibv_destroy_qp(std::exchange(self.qp, kept)), 0);
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
+struct Counted {
+  size_t given = 0, freed = 0;
+};
+void* give(size_t bytes, void* data) {
+  static_cast<Counted*>(data)->given++;
+  return std::malloc(bytes);
+}
+void take_back(void* memory, void* data) {
+  static_cast<Counted*>(data)->freed++;
+  std::free(memory);
+}
+
+TEST(RawObjects, AllocatorsOfTheContextGiveTheMemory) {
+  Counted counted;
+  ibv_context* context = open_first();
+  mlx5dv_ctx_allocators allocators{give, take_back, &counted};
+  ASSERT_EQ(mlx5dv_set_context_attr(context, MLX5DV_CTX_ATTR_BUF_ALLOCATORS, &allocators), 0);
+  EXPECT_EQ(mlx5dv_set_context_attr(context, static_cast<mlx5dv_set_ctx_attr_type>(9), &allocators),
+            EOPNOTSUPP);
+  ibv_cq* cq = ibv_create_cq(context, 16, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(counted.given, 2u) << "ring and doorbell record";
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(counted.freed, 2u);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+TEST(RawObjects, DeviceSaysWhatItLacks) {
+  Endpoint self;
+  mlx5dv_context device{};
+  std::memset(&device, 0xff, sizeof device);
+  ASSERT_EQ(mlx5dv_query_device(self.context, &device), 0);
+  EXPECT_EQ(device.version, 0);
+  EXPECT_EQ(device.flags, uint64_t{MLX5DV_CONTEXT_FLAGS_CQE_V1});
+  EXPECT_EQ(device.cqe_comp_caps.max_num, 0u);
+  EXPECT_EQ(device.max_wr_memcpy_length, 0u);
+  EXPECT_EQ(device.crypto_caps.crypto_engines, 0);
+  EXPECT_GT(device.max_clock_info_update_nsec, 0u);
+  EXPECT_EQ(device.comp_mask & (MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS), 0u);
+  mlx5dv_port port{};
+  port.flags = 7;
+  EXPECT_EQ(mlx5dv_query_port(self.context, 1, &port), 0);
+  EXPECT_EQ(port.flags, 0u) << "no embedded switch";
+  EXPECT_EQ(mlx5dv_query_port(self.context, 2, &port), EINVAL);
+  char path[64];
+  EXPECT_EQ(mlx5dv_get_data_direct_sysfs_path(self.context, path, sizeof path), ENODEV);
+  mlx5dv_vfio_context_attr vfio{"0000:08:00.0", 0, 0};
+  EXPECT_EQ(mlx5dv_get_vfio_device_list(&vfio), nullptr);
+  EXPECT_EQ(errno, ENODEV);
+}
+
+TEST(RawObjects, NumbersAndPathsOfQueuePairs) {
+  Pair pair;
+  Endpoint& self = pair.left;
+  uint32_t first = 0, second = 0;
+  EXPECT_EQ(mlx5dv_reserved_qpn_alloc(self.context, &first), 0);
+  EXPECT_EQ(mlx5dv_reserved_qpn_alloc(self.context, &second), 0);
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, self.qp->qp_num);
+  EXPECT_EQ(mlx5dv_reserved_qpn_dealloc(self.context, first), 0);
+  EXPECT_EQ(mlx5dv_reserved_qpn_dealloc(self.context, first), EINVAL);
+  uint8_t port = 0, active = 0;
+  EXPECT_EQ(mlx5dv_query_qp_lag_port(self.qp, &port, &active), EOPNOTSUPP);
+  EXPECT_EQ(mlx5dv_modify_qp_lag_port(self.qp, 1), EOPNOTSUPP);
+  EXPECT_EQ(mlx5dv_modify_qp_udp_sport(self.qp, 50000), 0);
+  EXPECT_EQ(self.move(IBV_QPS_RESET), 0);
+  EXPECT_EQ(mlx5dv_modify_qp_udp_sport(self.qp, 50000), EOPNOTSUPP) << "not in RTS";
+  EXPECT_EQ(ibv_query_qp_data_in_order(self.qp, IBV_WR_RDMA_WRITE, 0), 0);
+}
+
+TEST(RawObjects, AddressesMapToQueuePairs) {
+  Endpoint self({.type = IBV_QPT_UD});
+  ibv_ah_attr attributes{};
+  attributes.is_global = 1;
+  attributes.port_num = 1;
+  attributes.grh.dgid = self.contact().gid;
+  ibv_ah* ah = ibv_create_ah(self.pd, &attributes);
+  ASSERT_NE(ah, nullptr);
+  mlx5dv_ah shown{};
+  mlx5dv_obj objects{};
+  objects.ah = {ah, &shown};
+  EXPECT_EQ(mlx5dv_init_obj(&objects, MLX5DV_OBJ_AH), 0);
+  EXPECT_EQ(std::memcmp(shown.av->rgid, attributes.grh.dgid.raw, 16), 0);
+  EXPECT_EQ(mlx5dv_init_obj(&objects, 0), EINVAL);
+  EXPECT_EQ(mlx5dv_map_ah_to_qp(ah, self.qp->qp_num), 0);
+  EXPECT_EQ(mlx5dv_map_ah_to_qp(ah, 0xfffffe), EINVAL);
+  EXPECT_EQ(ibv_destroy_ah(ah), 0);
+}
+
+TEST(RawObjects, QueuePairFlagsByType) {
+  Endpoint self;
+  ibv_qp_init_attr_ex wanted{};
+  wanted.send_cq = wanted.recv_cq = self.cq;
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.cap = {4, 4, 1, 1, 0};
+  wanted.comp_mask = IBV_QP_INIT_ATTR_PD;
+  wanted.pd = self.pd;
+  const auto error_of = [&](uint64_t mask, uint32_t flags, uint64_t operations) {
+    mlx5dv_qp_init_attr special{};
+    special.comp_mask = mask;
+    special.create_flags = flags;
+    special.send_ops_flags = operations;
+    errno = 0;
+    ibv_qp* qp = mlx5dv_create_qp(self.context, &wanted, &special);
+    if (qp != nullptr) {
+      EXPECT_EQ(ibv_destroy_qp(qp), 0);
+    }
+    return errno;
+  };
+  constexpr uint64_t kFlags = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
+  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE, 0), 0);
+  EXPECT_EQ(
+      error_of(kFlags, MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE | MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE, 0),
+      EINVAL);
+  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_TUNNEL_OFFLOADS, 0), EOPNOTSUPP);
+  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_OOO_DP, 0), EOPNOTSUPP);
+  EXPECT_EQ(error_of(kFlags, 1u << 20, 0), EINVAL);
+  EXPECT_EQ(error_of(1u << 20, 0, 0), EINVAL);
+  EXPECT_EQ(error_of(MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS, 0, MLX5DV_QP_EX_WITH_MR_LIST), EOPNOTSUPP);
+}
+
+}  // namespace
+}  // namespace verbatim::conformance
