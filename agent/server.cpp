@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "agent/gid_table.h"
+#include "agent/sysfs_tree.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -168,9 +169,11 @@ int Server::run() {
     if (!clients_.empty())
       somebody_came = true;
     else if (now >= leave_at && count == 0)
-      return 0;
+      break;
     if (count > 0 && somebody_came) leave_at = now + kLingerNs;
   }
+  sweep_sysfs_trees();
+  return 0;
 }
 
 void Server::happened(uint64_t id) {
@@ -248,6 +251,7 @@ void Server::drop(uint64_t id) {
     notify({Event::kGone, client.slot, generation});
   }
   close_files(client.files, 4);
+  sweep_sysfs_trees();
 }
 
 Server::Client* Server::owner_of(uint32_t slot) {

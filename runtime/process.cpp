@@ -17,6 +17,7 @@
 #include "device/connectx/connectx_hca.h"
 #include "engine/engine.h"
 #include "runtime/engine_thread.h"
+#include "runtime/sysfs.h"
 #include "wire/link/shm/shm_fabric.h"
 
 namespace verbatim::runtime {
@@ -69,11 +70,18 @@ class Process final : public engine::Host, public agent::NoticeSink {
     }
     fabric_->reclaim([this] { let_go_of_the_dead(*engine_, clock_); });
   }
-  void on_gids_changed() override { tell(hw::AsyncEvent::kGidChange); }
-  void on_link(bool up) override { tell(up ? hw::AsyncEvent::kPortActive : hw::AsyncEvent::kPortError); }
+  void on_gids_changed() override {
+    refresh_files();
+    tell(hw::AsyncEvent::kGidChange);
+  }
+  void on_link(bool up) override {
+    refresh_files();
+    tell(up ? hw::AsyncEvent::kPortActive : hw::AsyncEvent::kPortError);
+  }
 
  private:
   void tell(hw::AsyncEvent event);
+  void refresh_files();
 
   SystemClock clock_;
   std::unique_ptr<agent::AgentClient> agent_;
@@ -102,6 +110,7 @@ Expected<std::unique_ptr<Process>> Process::start() {
   header.pid = static_cast<uint32_t>(getpid());
   std::snprintf(header.program, sizeof header.program, "%s", program.c_str());
   made->fabric_->set_receiver(*made->engine_);
+  made->refresh_files();
   made->thread_ = std::make_unique<EngineThread>(*made->engine_, *made->fabric_, *made->agent_, *made,
                                                  made->doorbells_, made->clock_);
   return made;
@@ -127,6 +136,12 @@ void Process::remove(hw::EventSink& sink) {
 void Process::tell(hw::AsyncEvent event) {
   std::lock_guard<std::mutex> hold(sinks_lock_);
   for (hw::EventSink* sink : sinks_) sink->on_async(event, nullptr);
+}
+
+void Process::refresh_files() {
+  agent::PortView port{agent_->link_up(), {}};
+  for (uint32_t i = 0; i < agent_->gid_count(); i++) port.gids.push_back(agent_->gid(i));
+  refresh_sysfs(port);
 }
 
 void Process::after_fork_child() {

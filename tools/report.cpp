@@ -9,6 +9,7 @@
 #include <set>
 
 #include "agent/device_config.h"
+#include "agent/port_view.h"
 #include "tools/commands.h"
 #include "tools/survey.h"
 
@@ -99,7 +100,7 @@ void print(const agent::Explanation& each, bool as_json) {
 int devices(bool as_json) {
   auto configured = agent::configured_devices();
   if (!configured) return fail("devices", configured.error());
-  auto found = port();
+  auto found = agent::port_view();
   if (!found) return fail("devices", found.error());
   if (configured->empty() && !as_json) std::printf("no devices: VERBATIM_DEVICES is 0\n");
   const char* state = found->up ? "active" : "down";

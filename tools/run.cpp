@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +11,7 @@
 
 #include "agent/client.h"
 #include "agent/device_config.h"
+#include "runtime/sysfs.h"
 #include "tools/commands.h"
 
 namespace verbatim::tools {
@@ -60,6 +62,27 @@ bool is_anywhere(const std::string& program) {
   return false;
 }
 
+// Numbers that programs do not get for what they open themselves, or close for good measure.
+constexpr int kFirstHold = 200;
+
+// Serves /sys/class/infiniband and the like: makes the tree, leaves the descriptor that keeps it to the
+// program and preloads what sends the program there. Without the tree the program runs as it is.
+void redirect(const std::string& folder) {
+  const std::string library = folder + "/verbatim/libverbatim-redirect.so";
+  // The loader takes these for the end of a name.
+  if (library.find_first_of(" :") != std::string::npos || access(library.c_str(), R_OK) != 0) return;
+  const std::string& root = runtime::serve_sysfs();
+  if (root.empty()) return;
+  const int kept = runtime::sysfs_hold();
+  int file = fcntl(kept, F_DUPFD, kFirstHold);
+  if (file < 0) file = fcntl(kept, F_DUPFD, 3);
+  if (file < 0) return;
+  setenv("VERBATIM_SYSFS", (std::to_string(file) + ":" + root).c_str(), 1);
+  const char* before = std::getenv("LD_PRELOAD");
+  if (before && std::strstr(before, library.c_str())) return;
+  setenv("LD_PRELOAD", (before && *before ? std::string(before) + ":" + library : library).c_str(), 1);
+}
+
 }  // namespace
 
 int run(const std::vector<std::string>& command) {
@@ -75,6 +98,7 @@ int run(const std::vector<std::string>& command) {
   const char* before = std::getenv("LD_LIBRARY_PATH");
   const std::string path = before && *before ? folder + ":" + before : folder;
   setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+  redirect(folder);
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

@@ -10,7 +10,6 @@
 #include <memory>
 
 #include "agent/client.h"
-#include "agent/gid_table.h"
 #include "engine/published.h"
 #include "engine/qp_types.h"
 #include "engine/status.h"
@@ -165,30 +164,6 @@ Expected<std::vector<agent::Explanation>> explanations() {
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
   return found;
-}
-
-Expected<Port> port() {
-  Port port;
-  Expected<int> socket = agent::connect_agent();
-  if (!socket && none_runs(socket.error())) {
-    port.gids = agent::gid_order(agent::host_addresses(port.up));
-    return port;
-  }
-  if (!socket) return socket.error();
-  Request request{};
-  request.ask = Ask::kDirectory;
-  const auto directory = std::make_unique<agent::Directory>();
-  bool whole = false;
-  Outcome asked = Connection(*socket).ask(request, [&](const Answer&, int file) {
-    whole = pread(file, static_cast<void*>(directory.get()), sizeof *directory, 0) == sizeof *directory;
-  });
-  if (!asked) return asked.error();
-  if (!whole || directory->magic != agent::Directory::kMagic)
-    return Error{EPROTO, "the agent's directory is of another version"};
-  port.up = directory->link_up != 0;
-  const uint32_t count = std::min<uint32_t>(directory->gid_count, agent::kGidsMax);
-  port.gids.assign(directory->gids, directory->gids + count);
-  return port;
 }
 
 std::string status_name(uint32_t status) {

@@ -7,7 +7,6 @@
 
 #include "agent/history.h"
 #include "base/expected.h"
-#include "engine/host.h"
 
 namespace verbatim::tools {
 
@@ -34,14 +33,6 @@ Expected<std::vector<ProcessRow>> survey();
 
 /// Error reasons of live and gone processes, oldest first; without an agent, of gone ones. Errors as above.
 Expected<std::vector<agent::Explanation>> explanations();
-
-/// The GID table and state of the port.
-struct Port {
-  bool up = false;
-  std::vector<engine::GidEntry> gids;  ///< by index; empty entries included
-};
-/// As the agent keeps them; without an agent, as the next one will. Errors as above.
-Expected<Port> port();
 
 /// Words for the status of a reason: an engine::Status, or the errno value of a refused command.
 std::string status_name(uint32_t status);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lib/ibverbs/undeclared.h"
+#include "runtime/sysfs.h"
 
 namespace verbatim::verbs {
 namespace {
@@ -19,7 +20,14 @@ struct List {
   int error = 0;
 };
 
-std::unique_ptr<Device> make_device(const runtime::DeviceEntry& entry) {
+// Below the tree that stands in for /sys, where there is one.
+void set_path(char (&field)[IBV_SYSFS_PATH_MAX], const std::string& root, const std::string& below) {
+  const std::string path = root + "/class/" + below;
+  const bool fits = !root.empty() && path.size() < sizeof field;
+  std::snprintf(field, sizeof field, "%s", fits ? path.c_str() : ("/sys/class/" + below).c_str());
+}
+
+std::unique_ptr<Device> make_device(const runtime::DeviceEntry& entry, const std::string& root) {
   auto device = std::make_unique<Device>();
   device->entry = entry;
   ibv_device& base = device->base;
@@ -27,8 +35,8 @@ std::unique_ptr<Device> make_device(const runtime::DeviceEntry& entry) {
   base.transport_type = IBV_TRANSPORT_IB;
   std::snprintf(base.name, sizeof base.name, "%s", entry.name.c_str());
   std::snprintf(base.dev_name, sizeof base.dev_name, "uverbs%u", entry.index);
-  std::snprintf(base.dev_path, sizeof base.dev_path, "/sys/class/infiniband_verbs/%s", base.dev_name);
-  std::snprintf(base.ibdev_path, sizeof base.ibdev_path, "/sys/class/infiniband/%s", base.name);
+  set_path(base.dev_path, root, std::string("infiniband_verbs/") + base.dev_name);
+  set_path(base.ibdev_path, root, std::string("infiniband/") + base.name);
   return device;
 }
 
@@ -40,8 +48,9 @@ List* make_list() {
     list->error = entries.error().code;
     return list.release();
   }
+  const std::string& root = runtime::serve_sysfs();
   for (const runtime::DeviceEntry& entry : *entries)
-    if (find_provider(entry.provider) != nullptr) list->devices.push_back(make_device(entry));
+    if (find_provider(entry.provider) != nullptr) list->devices.push_back(make_device(entry, root));
   return list.release();
 }
 

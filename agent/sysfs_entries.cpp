@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+#include "agent/sysfs_entries.h"
+
+#include <net/if.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <set>
+
+namespace verbatim::agent {
+
+namespace {
+
+using Kind = SysfsEntry::Kind;
+
+// A domain of its own: no host has devices in it.
+constexpr const char* kPciDomain = "5642";
+constexpr uint32_t kVendor = 0x15b3;
+constexpr const char* kBoard = "MT_0000000838";
+constexpr uint32_t kPortCapabilities = 1u << 16 | 1u << 26;  // connection management, GIDs from IP addresses
+
+template <class... Values>
+std::string format(const char* pattern, Values... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+std::string guid_text(uint64_t guid) {
+  return format("%04x:%04x:%04x:%04x", static_cast<unsigned>(guid >> 48),
+                static_cast<unsigned>(guid >> 32 & 0xffff), static_cast<unsigned>(guid >> 16 & 0xffff),
+                static_cast<unsigned>(guid & 0xffff));
+}
+
+std::string gid_text(const Gid& gid) {
+  std::string text;
+  for (size_t i = 0; i < gid.bytes.size(); i += 2)
+    text += format(i ? ":%02x%02x" : "%02x%02x", gid.bytes[i], gid.bytes[i + 1]);
+  return text;
+}
+
+std::string interface_name(uint32_t index) {
+  char name[IF_NAMESIZE] = "";
+  return if_indextoname(index, name) ? name : "";
+}
+
+std::string rate_text(uint32_t speed_mbps) {
+  const char* const generation = speed_mbps >= 400'000   ? "NDR"
+                                 : speed_mbps >= 200'000 ? "HDR"
+                                 : speed_mbps >= 100'000 ? "EDR"
+                                                         : "FDR";
+  return format("%u Gb/sec (4X %s)", speed_mbps / 1000, generation);
+}
+
+// Every processor is near: 32 a word, the highest first.
+std::string all_processors() {
+  const long count = std::max(sysconf(_SC_NPROCESSORS_CONF), 1L);
+  std::string text;
+  for (long word = (count - 1) / 32; word >= 0; word--) {
+    const long here = std::min(count - word * 32, 32L);
+    const auto bits = static_cast<unsigned>((uint64_t{1} << here) - 1);
+    text += text.empty() ? format("%x", bits) : format(",%08x", bits);
+  }
+  return text;
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+class Builder {
+ public:
+  /// A file whose text ends with a line end, as all of these do.
+  void file(const std::string& path, const std::string& text) { add(path, Kind::kFile, text + "\n"); }
+  void link(const std::string& path, const std::string& to) { add(path, Kind::kLink, to); }
+  void folder(const std::string& path) {
+    if (path.empty() || !folders_.insert(path).second) return;
+    above(path);
+    entries_.push_back({path, Kind::kFolder, ""});
+  }
+  std::vector<SysfsEntry> take() { return std::move(entries_); }
+
+ private:
+  void above(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    if (slash != std::string::npos) folder(path.substr(0, slash));
+  }
+  void add(const std::string& path, Kind kind, const std::string& text) {
+    above(path);
+    entries_.push_back({path, kind, text});
+  }
+  std::vector<SysfsEntry> entries_;
+  std::set<std::string> folders_;
+};
+
+void add_function(Builder& build, const std::string& at, const std::string& address,
+                  const SysfsDevice& device, const PortView& port) {
+  const unsigned part = device.part_id;
+  build.file(at + "/vendor", format("0x%04x", kVendor));
+  build.file(at + "/device", format("0x%04x", part));
+  build.file(at + "/subsystem_vendor", format("0x%04x", kVendor));
+  build.file(at + "/subsystem_device", "0x0000");
+  build.file(at + "/class", "0x020000");
+  build.file(at + "/revision", "0x00");
+  build.file(at + "/modalias", format("pci:v%08Xd%08Xsv%08Xsd%08Xbc02sc00i00", kVendor, part, kVendor, 0u));
+  build.file(at + "/numa_node", "-1");
+  build.file(at + "/local_cpus", all_processors());
+  build.file(at + "/local_cpulist", format("0-%ld", std::max(sysconf(_SC_NPROCESSORS_CONF), 1L) - 1));
+  for (const char* which : {"current", "max"}) {
+    build.file(at + "/" + which + "_link_speed", "32.0 GT/s PCIe");
+    build.file(at + "/" + which + "_link_width", "16");
+  }
+  build.file(at + "/uevent",
+             format("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:0000\n"
+                    "PCI_SLOT_NAME=%s",
+                    kVendor, part, kVendor, address.c_str()));
+  build.link(at + "/driver", "../../../bus/pci/drivers/mlx5_core");
+  build.link(at + "/subsystem", "../../../bus/pci");
+  build.link("bus/pci/devices/" + address, "../../../" + at);
+  build.link("bus/pci/drivers/mlx5_core/" + address, "../../../../" + at);
+  for (const engine::GidEntry& entry : port.gids) {
+    const std::string name = interface_name(entry.interface_index);
+    if (entry.gid.is_zero() || name.empty()) continue;
+    build.link(at + "/net/" + name, "/sys/class/net/" + name);
+    break;  // the port's interface is that of its first GID
+  }
+}
+
+void add_gids(Builder& build, const std::string& at, const PortView& port) {
+  for (const char* folder : {"/gids", "/gid_attrs/types", "/gid_attrs/ndevs"}) build.folder(at + folder);
+  for (size_t i = 0; i < port.gids.size(); i++) {
+    const engine::GidEntry& entry = port.gids[i];
+    const std::string number = "/" + std::to_string(i);
+    build.file(at + "/gids" + number, gid_text(entry.gid));
+    if (entry.gid.is_zero()) continue;  // the kernel's files are there, but cannot be read
+    build.file(at + "/gid_attrs/types" + number, entry.type == GidType::kRoceV2 ? "RoCE v2" : "IB/RoCE v1");
+    const std::string name = interface_name(entry.interface_index);
+    if (!name.empty()) build.file(at + "/gid_attrs/ndevs" + number, name);
+  }
+}
+
+void add_port(Builder& build, const std::string& at, const SysfsDevice& device, const PortView& port) {
+  build.file(at + "/state", port.up ? "4: ACTIVE" : "1: DOWN");
+  build.file(at + "/phys_state", port.up ? "5: LinkUp" : "3: Disabled");
+  build.file(at + "/rate", rate_text(device.speed_mbps));
+  build.file(at + "/link_layer", "Ethernet");
+  build.file(at + "/cap_mask", format("0x%08x", kPortCapabilities));
+  build.file(at + "/lid", "0x0");
+  build.file(at + "/lid_mask_count", "0");
+  build.file(at + "/sm_lid", "0x0");
+  build.file(at + "/sm_sl", "0");
+  build.file(at + "/pkeys/0", "0xffff");
+  for (const char* never : {"symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
+                            "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors",
+                            "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
+                            "local_link_integrity_errors", "excessive_buffer_overrun_errors", "VL15_dropped"})
+    build.file(at + "/counters/" + never, "0");
+  // Nothing is lost, reordered or marked on one machine.
+  for (const char* never :
+       {"out_of_sequence", "packet_seq_err", "duplicate_request", "out_of_buffer", "rx_icrc_encapsulated",
+        "np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored"})
+    build.file(at + "/hw_counters/" + never, "0");
+  add_gids(build, at, port);
+}
+
+void add_device(Builder& build, const SysfsDevice& device, const PortView& port) {
+  const std::string address = format("%s:%02x:00.0", kPciDomain, device.index + 1);
+  const std::string function = format("devices/pci%s:00/%s", kPciDomain, address.c_str());
+  add_function(build, function, address, device, port);
+
+  const std::string at = function + "/infiniband/" + device.name;
+  build.file(at + "/node_type", "1: CA");
+  build.file(at + "/node_guid", guid_text(device.guid));
+  build.file(at + "/sys_image_guid", guid_text(device.guid));
+  build.file(at + "/node_desc", host_name() + " " + device.name);
+  build.file(at + "/fw_ver", device.firmware);
+  build.file(at + "/hca_type", "MT" + std::to_string(device.part_id));
+  build.file(at + "/board_id", kBoard);
+  build.file(at + "/hw_rev", "0");
+  build.link(at + "/device", "../../../" + address);
+  build.link(at + "/subsystem", "../../../../../class/infiniband");
+  add_port(build, at + "/ports/1", device, port);
+  build.link("class/infiniband/" + device.name, "../../" + at);
+
+  const std::string node = "uverbs" + std::to_string(device.index);
+  const std::string verbs = function + "/infiniband_verbs/" + node;
+  build.file(verbs + "/ibdev", device.name);
+  build.file(verbs + "/abi_version", "1");
+  build.file(verbs + "/dev", format("231:%u", 192 + device.index));
+  build.link(verbs + "/device", "../../../" + address);
+  build.link("class/infiniband_verbs/" + node, "../../" + verbs);
+  build.link("dev/infiniband/" + node, "/dev/null");
+}
+
+}  // namespace
+
+std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port) {
+  Builder build;
+  for (const char* folder : {"class/infiniband", "class/infiniband_verbs", "bus/pci/devices",
+                             "bus/pci/drivers/mlx5_core", "dev/infiniband"})
+    build.folder(folder);
+  build.file("class/infiniband_verbs/abi_version", "6");
+  for (const SysfsDevice& device : devices) add_device(build, device, port);
+  return build.take();
+}
+
+}  // namespace verbatim::agent

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What Linux shows of RDMA devices below /sys and /dev, as data. The files that report what never happens
+// here are there; counters of traffic are not, because files cannot follow it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/port_view.h"
+
+namespace verbatim::agent {
+
+/// What the tree says of one device.
+struct SysfsDevice {
+  std::string name;  ///< "mlx5_0"
+  uint32_t index = 0;
+  uint64_t guid = 0;  ///< host order
+  std::string firmware;
+  uint32_t part_id = 0;  ///< PCI device, decimal 4129: MT4129
+  uint32_t speed_mbps = 0;
+};
+
+/// A file, a folder or a symbolic link.
+struct SysfsEntry {
+  enum class Kind : uint8_t { kFile, kFolder, kLink };
+  std::string path;  ///< below the root of the tree, without a leading slash; its folders come before it
+  Kind kind = Kind::kFile;
+  std::string text;  ///< contents, or where the link points
+};
+
+/// The tree of these devices: class/infiniband, class/infiniband_verbs, bus/pci, the PCI functions below
+/// devices/, and dev/infiniband, whose entries are character devices that hold nothing.
+std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port);
+
+}  // namespace verbatim::agent
