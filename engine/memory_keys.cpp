@@ -63,7 +63,7 @@ void KeyTable::write(uint32_t index, uint32_t key, const Spec& spec) {
   entry.sequence.store(sequence + 2, std::memory_order_release);
 }
 
-Expected<uint32_t> KeyTable::create(const Spec& spec) {
+Expected<uint32_t> KeyTable::create(const Spec& spec, std::optional<uint8_t> variant) {
   std::lock_guard<SpinLock> hold(lock_);
   uint32_t key = 0;
   if (!free_.empty()) {
@@ -76,6 +76,7 @@ Expected<uint32_t> KeyTable::create(const Spec& spec) {
   } else {
     return Error{ENOMEM, "all memory keys of this process are in use"};
   }
+  if (variant) key = (key & ~0xffu) | *variant;
   write(key >> 8, key, spec);
   return key;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/expected.h"
@@ -42,8 +43,9 @@ class KeyTable {
     uint32_t access = 0;
     uint64_t start = 0, length = 0, address = 0;
   };
-  /// Makes a key (index << 8 | variant; indices 0 and 1 are never given). ENOMEM: all are taken.
-  Expected<uint32_t> create(const Spec& spec);
+  /// Makes a key (index << 8 | variant; indices 0 and 1 are never given). ENOMEM: all are taken. The variant is
+  /// the caller's if it gives one, else another than the index had before.
+  Expected<uint32_t> create(const Spec& spec, std::optional<uint8_t> variant = {});
   /// Replaces what the key stands for; returns when no access under the old meaning runs anywhere.
   void replace(uint32_t key, const Spec& spec);
   /// Ends it; returns when no access runs anywhere. Must not be called inside an AccessScope.

@@ -36,6 +36,7 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
 ConnectxHca::~ConnectxHca() {
   while (QpObject* qp = qps_.first()) (void)destroy_qp(qp);
   while (MrObject* mr = mrs_list_.first()) (void)destroy_mr(mr);
+  commands_.destroy_leftovers();
 }
 
 void ConnectxHca::count(int kind, int change) {
@@ -72,23 +73,26 @@ Expected<hw::Cq*> ConnectxHca::create_cq(const hw::CqSpec& spec) {
   if (!spec.doorbell || (spec.ring.stride != 64 && spec.ring.stride != 128))
     return Error{EINVAL, "a completion queue needs a doorbell record and entries of 64 or 128 bytes"};
   auto cq = std::make_unique<CqObject>(spec, sink_, overrun_alarm_);
-  std::lock_guard<std::mutex> hold(lock_);
+  const std::scoped_lock hold(numbers_.lock, lock_);
   if (cq_count_ == limits_.max_cq || (cq->number = cq_numbers_.take()) == 0)
     return Error{ENOMEM, "all completion queues of the device are in use"};
   cq_count_++;
   cqs_.add(cq.get());
+  numbers_.cqs.emplace(cq->number, cq.get());
   count(3, 1);
   return static_cast<hw::Cq*>(cq.release());
 }
 
 Outcome ConnectxHca::destroy_cq(hw::Cq* face) {
   auto* cq = static_cast<CqObject*>(face);
+  const std::lock_guard hold_numbers(numbers_.lock);
   {
     std::lock_guard<std::mutex> hold(cq->lock);
     if (!cq->users.empty()) return Error{EBUSY, "queue pairs still complete into the completion queue"};
   }
   std::lock_guard<std::mutex> hold(lock_);
   cqs_.remove(cq);
+  numbers_.cqs.erase(cq->number);
   cq_numbers_.give_back(cq->number);
   cq_count_--;
   delete cq;
@@ -195,16 +199,18 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
     cq->users.push_back(qp.get());
   }
   count(4, 1);
-  std::lock_guard<std::mutex> hold(lock_);
+  const std::scoped_lock hold(numbers_.lock, lock_);
   qps_.add(qp.get());
+  numbers_.qps.emplace(qp->number, qp.get());
   return static_cast<hw::Qp*>(qp.release());
 }
 
 Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
   auto* qp = static_cast<QpObject*>(face);
   {
-    std::lock_guard<std::mutex> hold(lock_);
+    const std::scoped_lock hold(numbers_.lock, lock_);
     qps_.remove(qp);
+    numbers_.qps.erase(qp->number);
   }
   // Whoever is failing the users of an overrun queue has finished with this one, or will pass it over.
   qp->ending = true;

@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "device/connectx/command_device.h"
+#include "device/connectx/object_numbers.h"
 #include "device/connectx/objects.h"
 
 namespace verbatim::connectx {
@@ -60,10 +63,16 @@ class ConnectxHca final : public hw::Hca {
   void ring_send(hw::Qp*) override;
   std::atomic<uint32_t>& program_polls() override { return engine_.program_poll_count(); }
   void poll() override;
+
+  /// As create_mr, with the key's low byte chosen by the program. Remote rights do not need local write here.
+  Expected<hw::Mr*> create_mkey(const hw::MrSpec&, uint8_t variant);
+  Expected<hw::Umem*> create_umem(const hw::UmemSpec&) override;
+  Outcome destroy_umem(hw::Umem*) override;
+  void execute(std::span<const uint8_t> in, std::span<uint8_t> out) override;
   void explain(uint32_t qpn, int status, const char* text) override { engine_.explain(qpn, status, 0, text); }
 
  private:
-  Expected<hw::Mr*> make_mr(const hw::MrSpec& spec, uint32_t device_access);
+  Expected<hw::Mr*> make_mr(const hw::MrSpec& spec, uint32_t device_access, std::optional<uint8_t> variant = {});
   Outcome check_mr(const hw::MrSpec& spec) const;
   void fail_overrun();
   void count(int kind, int change);
@@ -79,6 +88,8 @@ class ConnectxHca final : public hw::Hca {
   std::atomic<uint32_t> pds_{0};
   uint32_t cq_count_ = 0, srq_count_ = 0;
   NumberSpace cq_numbers_, srq_numbers_;
+  ObjectNumbers numbers_;  ///< its lock is taken before all others
+  CommandDevice commands_{*this, numbers_};
 };
 
 }  // namespace verbatim::connectx

@@ -40,6 +40,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.max_pkeys = 1;
   limits.timestamp_khz = hardware_clock_khz();
   limits.max_send_message_bytes = wire::kMessageBytesMax;
+  limits.local_ack_delay = 16;
   return limits;
 }
 

@@ -30,13 +30,19 @@ Expected<hw::Pd*> ConnectxHca::create_pd() {
   }
   auto* pd = new PdObject;
   pd->number = next_domain.fetch_add(1) & 0xffffff;
+  {
+    const std::lock_guard hold(numbers_.lock);
+    numbers_.pds[pd->number] = pd;
+  }
   count(1, 1);
   return static_cast<hw::Pd*>(pd);
 }
 
 Outcome ConnectxHca::destroy_pd(hw::Pd* face) {
   auto* pd = static_cast<PdObject*>(face);
+  const std::lock_guard hold(numbers_.lock);
   if (pd->users != 0) return Error{EBUSY, "the protection domain still has objects"};
+  numbers_.pds.erase(pd->number);
   delete pd;
   pds_--;
   count(1, -1);
@@ -60,8 +66,9 @@ Outcome ConnectxHca::check_mr(const hw::MrSpec& spec) const {
                      (spec.access & (engine::kLocalWrite | kNeedsLocalWrite)) != 0);
 }
 
-Expected<hw::Mr*> ConnectxHca::make_mr(const hw::MrSpec& spec, uint32_t device_access) {
-  Expected<uint32_t> key = engine_.keys().create(key_spec(spec, device_access));
+Expected<hw::Mr*> ConnectxHca::make_mr(const hw::MrSpec& spec, uint32_t device_access,
+                                        std::optional<uint8_t> variant) {
+  Expected<uint32_t> key = engine_.keys().create(key_spec(spec, device_access), variant);
   if (!key) return key.error();
   auto* mr = new MrObject;
   mr->spec = spec;
@@ -79,6 +86,14 @@ Expected<hw::Mr*> ConnectxHca::create_mr(const hw::MrSpec& spec) {
   if (!spec.pd) return Error{EINVAL, "a memory region needs a protection domain"};
   if (Outcome sound = check_mr(spec); !sound) return sound.error();
   return make_mr(spec, 0);
+}
+
+Expected<hw::Mr*> ConnectxHca::create_mkey(const hw::MrSpec& spec, uint8_t variant) {
+  refresh_fault_guard();
+  if (spec.length == 0) return Error{EINVAL, "the key's length is 0"};
+  if (spec.start + spec.length - 1 < spec.start)
+    return Error{EINVAL, "the key wraps around the address space"};
+  return make_mr(spec, 0, variant);
 }
 
 Expected<hw::Mr*> ConnectxHca::create_null_mr(hw::Pd* pd) {

@@ -67,7 +67,13 @@ class NumberSpace {
   std::deque<uint32_t> free_;
 };
 
-struct PdObject : hw::Pd {
+/// Which user context made an object by command; 0: the host side made it.
+struct Made {
+  uint16_t maker = 0;
+  bool is_for(uint16_t uid) const { return maker == 0 || maker == uid; }
+};
+
+struct PdObject : hw::Pd, Made {
   std::atomic<uint32_t> users{0};
 };
 
@@ -78,7 +84,7 @@ struct MrObject : hw::Mr, Linked<MrObject> {
 
 struct QpObject;
 
-struct CqObject : hw::Cq, Linked<CqObject> {
+struct CqObject : hw::Cq, Linked<CqObject>, Made {
   CqObject(const hw::CqSpec& spec, hw::EventSink& sink, std::atomic<bool>& overrun_alarm)
       : ring(spec, *this, sink, overrun_alarm) {
     owner = spec.owner;
@@ -99,7 +105,7 @@ struct SrqObject : hw::Srq {
   SharedRing ring;
 };
 
-struct QpObject final : hw::Qp, Linked<QpObject>, engine::ReceiveSink, engine::QueuePairEvents {
+struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, engine::QueuePairEvents {
   QpObject(const hw::QpSpec& spec, hw::EventSink& sink);
 
   void complete(const engine::ReceiveCompletion& completion) override;

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,11 @@ struct Srq {
 struct Qp {
     uint32_t number = 0;  ///< QPN, 24 bits
     void* owner = nullptr;
+};
+
+/// Memory of this process that command mailboxes name.
+struct Umem {
+    uint32_t number = 0;
 };
 
 /// Queue memory that the host side owns. It must stay mapped until the object is destroyed.
@@ -96,6 +102,12 @@ struct MrSpec {
     uint32_t access = 0;   ///< engine::Access
 };
 
+struct UmemSpec {
+    uint64_t address = 0;  ///< in this process
+    uint64_t length = 0;   ///< bytes
+    uint32_t access = 0;   ///< engine::Access
+};
+
 /// What ibv_query_device_ex and the like report. Only what works.
 struct Limits {
     std::string firmware;         ///< "22.39.1002"
@@ -112,6 +124,7 @@ struct Limits {
     uint32_t max_pkeys = 0;
     uint32_t timestamp_khz = 0;
     uint32_t max_send_message_bytes = 0;
+    uint8_t local_ack_delay = 0;  ///< a response takes up to 4.096 us * 2^this
 };
 
 struct PortState {
@@ -195,6 +208,16 @@ public:
 
     /// Records a refusal in words for `verbatim explain`; its status is engine::kRefusal with an errno value.
     virtual void explain(uint32_t qpn, int status, const char* text) = 0;
+
+    /// Memory that commands can name; it must stay mapped. EFAULT: it is not mapped with these rights.
+    virtual Expected<Umem*> create_umem(const UmemSpec&) = 0;
+    /// EBUSY: objects still lie in it.
+    virtual Outcome destroy_umem(Umem*) = 0;
+    /// The user context that the mailboxes of the host side's program are sent from.
+    static constexpr uint16_t kUserContext = 1;
+    /// Carries out a command mailbox of the device's own format, for the user context that it names. `out` says how
+    /// it ended; a refusal is also kept for `verbatim explain`.
+    virtual void execute(std::span<const uint8_t> in, std::span<uint8_t> out) = 0;
 };
 
 }  // namespace verbatim::hw

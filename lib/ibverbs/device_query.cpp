@@ -13,7 +13,6 @@ namespace verbatim::verbs {
 namespace {
 
 constexpr uint64_t kPageSizes = ~0xfffull;
-constexpr uint8_t kAckDelay = 16;
 /// No page is ever pinned, so that every operation may touch memory on demand.
 constexpr uint32_t kOdpRc = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
                             IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -53,7 +52,7 @@ void fill(const hw::Limits& limits, ibv_device_attr& attr) {
   attr.max_srq_wr = static_cast<int>(limits.max_srq_wr);
   attr.max_srq_sge = static_cast<int>(limits.max_srq_sge);
   attr.max_pkeys = static_cast<uint16_t>(limits.max_pkeys);
-  attr.local_ca_ack_delay = kAckDelay;
+  attr.local_ca_ack_delay = limits.local_ack_delay;
   attr.phys_port_cnt = 1;
 }
 

@@ -23,12 +23,10 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
     errno = EINVAL;
     return nullptr;
   }
-  // DEVX commands are not offered yet.
-  if (attributes != nullptr && (attributes->flags & MLX5DV_CONTEXT_FLAGS_DEVX) != 0) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
-  return ibv_open_device(device);
+  ibv_context* context = ibv_open_device(device);
+  if (context != nullptr && attributes != nullptr)
+    ContextState::of(*own(context)).takes_commands = (attributes->flags & MLX5DV_CONTEXT_FLAGS_DEVX) != 0;
+  return context;
 }
 
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {

@@ -59,6 +59,7 @@ class QueuePairTable {
 /// What this library keeps of an opened device.
 struct ContextState {
   QueuePairTable queue_pairs;
+  bool takes_commands = false;         ///< opened with MLX5DV_CONTEXT_FLAGS_DEVX
   std::mutex lock;                     ///< of what follows
   std::byte* doorbell_page = nullptr;  ///< UAR page of raw queues, once there are some
   mlx5dv_ctx_allocators allocators{};
@@ -260,6 +261,8 @@ int destroy_cq(verbs::CompletionQueue& cq);
 void free_cq(verbs::CompletionQueue& cq);
 verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes);
 int modify_qp(verbs::QueuePair& qp, const hw::QpAttributes& attributes, uint32_t mask);
+/// What the device has made of the queue pair's state, on the host's side.
+void follow_state(QueuePair& qp, hw::QpState state);
 int destroy_qp(verbs::QueuePair& qp);
 void free_qp(verbs::QueuePair& qp);
 verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr& attributes);

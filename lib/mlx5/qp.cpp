@@ -171,12 +171,15 @@ int modify_qp(verbs::QueuePair& base, const hw::QpAttributes& attributes, uint32
   auto& qp = static_cast<QueuePair&>(base);
   if (const int error = verbs::settle(*qp.context, qp.hca->modify_qp(qp.device, attributes, mask), qp.number))
     return error;
-  if ((mask & IBV_QP_STATE) == 0) return 0;
-  if (attributes.state == hw::QpState::kReset)
+  if ((mask & IBV_QP_STATE) != 0) follow_state(qp, attributes.state);
+  return 0;
+}
+
+void follow_state(QueuePair& qp, hw::QpState state) {
+  if (state == hw::QpState::kReset)
     reset_host_state(qp);
   else
-    open_queues(qp, attributes.state);
-  return 0;
+    open_queues(qp, state);
 }
 
 int destroy_qp(verbs::QueuePair& base) {

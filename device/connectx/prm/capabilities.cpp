@@ -13,7 +13,6 @@ constexpr uint32_t kEthernet = 1;
 constexpr uint32_t kCqeVersion = 1;
 constexpr uint32_t kLogPageMin = 12;
 constexpr uint32_t kLogAtomicMax = 3;
-constexpr uint32_t kLocalAckDelay = 16;
 constexpr uint32_t kUnit = 16;  ///< bytes of a segment of a work queue entry
 constexpr uint32_t kBlock = 64;
 constexpr uint32_t kRoceUdpPort = 4791;
@@ -71,7 +70,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::num_ports, 1);
   cap.set(CmdHcaCap::port_type, kEthernet);
   cap.set(CmdHcaCap::gid_table_size, gid_table_code(facts.port.gid_entries));
-  cap.set(CmdHcaCap::local_ca_ack_delay, kLocalAckDelay);
+  cap.set(CmdHcaCap::local_ca_ack_delay, facts.limits.local_ack_delay);
   cap.set(CmdHcaCap::device_frequency_khz, facts.limits.timestamp_khz);
   cap.set(CmdHcaCap::device_frequency_mhz, facts.limits.timestamp_khz / 1000);
   cap.set(CmdHcaCap::log_pg_sz, kLogPageMin);

@@ -27,6 +27,17 @@ struct QpFacts {
   uint32_t log_send_blocks = 0, log_receive_entries = 0;
 };
 
+/// A memory key over a part of a umem.
+struct MkeySpec {
+  uint32_t pd = 0;
+  uint32_t access = 0;  ///< engine::Access
+  uint8_t variant = 0;  ///< low byte of the key, chosen by the program
+  uint64_t start = 0;   ///< address of its first byte, as work requests name it
+  uint64_t length = 0;  ///< bytes
+  uint32_t umem = 0;
+  uint64_t umem_offset = 0;
+};
+
 /// The device as commands meet it: objects have numbers, and belong to the user context that made them.
 /// Implementations are thread safe. Errors: ENOENT a number that the uid has no object of, EBUSY still in
 /// use, ENOMEM none left, EINVAL bad argument; the reason names the argument.
@@ -53,6 +64,11 @@ class CommandUnit {
   /// As hw::Hca::modify_qp.
   virtual Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,
                             uint32_t mask) = 0;
+
+  /// Its index: the key is that << 8 | variant. EINVAL: beyond the umem, or without the umem's rights.
+  virtual Expected<uint32_t> create_mkey(uint16_t uid, const MkeySpec& spec) = 0;
+  virtual Expected<MkeySpec> query_mkey(uint16_t uid, uint32_t index) = 0;
+  virtual Outcome destroy_mkey(uint16_t uid, uint32_t index) = 0;
 };
 
 }  // namespace verbatim::prm

@@ -194,6 +194,16 @@ TEST(CommandTables, WhatIsMadeCanBeDestroyed) {
   }
 }
 
+TEST(CommandTables, WhatAsksOrChangesIsAboutWhatIsMade) {
+  std::set<std::string_view> made;
+  for (const CommandInfo& command : all_commands())
+    if (command.undo != 0) made.insert(object_kind(command));
+  for (const CommandInfo& command : all_commands()) {
+    if (command.kind == Kind::kGeneral || command.kind == Kind::kOwner) continue;
+    EXPECT_TRUE(made.contains(object_kind(command))) << command.name;
+  }
+}
+
 TEST_F(Commands, UndoingAPdGivesItBack) {
   std::vector<uint8_t> in = input_of(AllocPd::kOpcode, 0, 16);
   Writer<AllocPdIn>(in).set(AllocPdIn::uid, 3);

@@ -37,6 +37,18 @@ class FakeUnit final : public CommandUnit {
     return give_back(domains_, uid, domain, "transport domain");
   }
 
+  Expected<uint32_t> create_mkey(uint16_t uid, const MkeySpec& spec) override {
+    mkey_ = spec;
+    return take(mkeys_, uid);
+  }
+  Expected<MkeySpec> query_mkey(uint16_t, uint32_t index) override {
+    if (!mkeys_.contains(index)) return Error{ENOENT, "no such key"};
+    return mkey_;
+  }
+  Outcome destroy_mkey(uint16_t uid, uint32_t index) override {
+    return give_back(mkeys_, uid, index, "memory key");
+  }
+
   Expected<QpFacts> query_qp(uint16_t, uint32_t qpn) override {
     if (qpn != kQpn) return Error{ENOENT, "the context has no queue pair of number " + std::to_string(qpn)};
     return qp_;
@@ -48,6 +60,7 @@ class FakeUnit final : public CommandUnit {
   }
 
   static constexpr uint32_t kQpn = 0x123456;
+  MkeySpec mkey_;  ///< what the last create_mkey asked for
   QpFacts qp_;
   hw::QpAttributes modified_;  ///< what the last modify_qp asked for
   uint32_t mask_ = 0;
@@ -72,7 +85,7 @@ class FakeUnit final : public CommandUnit {
     return Done{};
   }
 
-  Owners pds_, uars_, domains_;
+  Owners pds_, uars_, domains_, mkeys_;
   uint32_t last_ = 0xabcd00;
 };
 

@@ -11,6 +11,7 @@ namespace verbatim::prm {
 std::span<const Entry> general_commands();
 std::span<const Entry> capability_commands();
 std::span<const Entry> domain_commands();
+std::span<const Entry> key_commands();
 std::span<const Entry> port_commands();
 std::span<const Entry> qp_commands();
 std::span<const Entry> register_commands();

@@ -20,7 +20,28 @@ uint32_t number_at(std::span<const uint8_t> box, BitRange range) {
   return range.width ? static_cast<uint32_t>(read_bits(box, range.offset, range.width)) : 0;
 }
 
+struct NamedOtherwise {
+  std::string_view command, kind;
+};
+
+/// Commands whose names do not end in the kind of their object.
+constexpr NamedOtherwise kNamedOtherwise[] = {
+    {"QP_2ERR", "QP"},
+    {"QP_2RST", "QP"},
+    {"ARM_RQ", "SRQ"},
+    {"ARM_DCT_FOR_KEY_VIOLATION", "DCT"},
+    {"SET_XRQ_DC_PARAMS_ENTRY", "XRQ"},
+    {"ATTACH_TO_MCG", "MCG"},
+    {"DETACH_FROM_MCG", "MCG"},
+};
+
 }  // namespace
+
+std::string_view object_kind(const CommandInfo& command) {
+  const std::string_view name = command.name;
+  const auto* other = std::ranges::find(kNamedOtherwise, name, &NamedOtherwise::command);
+  return other != std::end(kNamedOtherwise) ? other->kind : name.substr(name.find('_') + 1);
+}
 
 uint32_t object_number(const CommandInfo& command, std::span<const uint8_t> in,
                        std::span<const uint8_t> out) {

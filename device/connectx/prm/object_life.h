@@ -6,11 +6,16 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "device/connectx/prm/command_table.h"
 
 namespace verbatim::prm {
+
+/// The kind of object that a command is about, the same for all commands of a kind: "CQ", "QP",
+/// "GENERAL_OBJECT". Of commands that are about none: some name that no other has.
+std::string_view object_kind(const CommandInfo& command);
 
 /// The number of the object that a command is about: from the output of what makes one, from the input of all
 /// others. 0 where the command has none, or the mailbox is too short.

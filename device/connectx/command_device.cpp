@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+#include "device/connectx/command_device.h"
+
+#include <bit>
+#include <cerrno>
+#include <string>
+
+#include "device/connectx/connectx_hca.h"
+#include "device/connectx/prm/capabilities.h"
+
+namespace verbatim::connectx {
+
+namespace {
+
+constexpr size_t kUarsMax = 1u << 20;
+
+Error nobodys(const char* what, uint32_t number) {
+  return {ENOENT, std::string("the context has no ") + what + " of number " + std::to_string(number)};
+}
+
+/// The object of that number, if the user context may ask for it.
+template <class T>
+T* visible(const std::unordered_map<uint32_t, T*>& objects, uint16_t uid, uint32_t number) {
+  const auto found = objects.find(number);
+  return found != objects.end() && found->second->is_for(uid) ? found->second : nullptr;
+}
+
+/// The object of that number, if the user context made it.
+template <class T>
+T* own(const std::unordered_map<uint32_t, T*>& objects, uint16_t uid, uint32_t number) {
+  T* object = visible(objects, uid, number);
+  return object && object->maker != 0 ? object : nullptr;
+}
+
+uint32_t log2_of(uint32_t power) { return power ? static_cast<uint32_t>(std::countr_zero(power)) : 0; }
+
+}  // namespace
+
+CommandDevice::CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers)
+    : hca_(hca),
+      numbers_(numbers),
+      uars_("UAR", kUarsMax),
+      domains_("transport domain", size_t{1} << prm::kLogTransportDomainsMax) {}
+
+void CommandDevice::destroy_leftovers() {
+  const std::lock_guard hold(numbers_.lock);
+  for (const auto& [number, umem] : numbers_.umems) delete umem;
+  numbers_.umems.clear();
+  std::vector<PdObject*> pds;
+  for (const auto& [number, pd] : numbers_.pds)
+    if (pd->maker != 0) pds.push_back(pd);
+  for (PdObject* pd : pds) (void)hca_.destroy_pd(pd);
+}
+
+const hw::Limits& CommandDevice::limits() const { return hca_.limits(); }
+hw::PortState CommandDevice::port() { return hca_.port(); }
+Expected<uint16_t> CommandDevice::pkey(uint32_t index) { return hca_.pkey(index); }
+
+hw::GidEntry CommandDevice::gid(uint32_t index) {
+  return index < hca_.port().gid_entries ? hca_.gid(index) : hw::GidEntry{};
+}
+
+Expected<uint32_t> CommandDevice::Plain::take(uint16_t uid) {
+  const uint32_t number = makers_.size() < most_ ? numbers_.take() : 0;
+  if (number == 0) return Error{ENOMEM, std::string("the device has no ") + what_ + " left"};
+  makers_[number] = uid;
+  return number;
+}
+
+Outcome CommandDevice::Plain::give_back(uint16_t uid, uint32_t number) {
+  const auto found = makers_.find(number);
+  if (found == makers_.end() || found->second != uid) return nobodys(what_, number);
+  makers_.erase(found);
+  numbers_.give_back(number);
+  return Done{};
+}
+
+Expected<uint32_t> CommandDevice::alloc_pd(uint16_t uid) {
+  const Expected<hw::Pd*> made = hca_.create_pd();
+  if (!made) return made.error();
+  static_cast<PdObject*>(*made)->maker = uid;
+  return (*made)->number;
+}
+
+Outcome CommandDevice::dealloc_pd(uint16_t uid, uint32_t number) {
+  PdObject* pd = own(numbers_.pds, uid, number);
+  return pd ? hca_.destroy_pd(pd) : Outcome(nobodys("protection domain", number));
+}
+
+Expected<uint32_t> CommandDevice::alloc_uar(uint16_t uid) { return uars_.take(uid); }
+Outcome CommandDevice::dealloc_uar(uint16_t uid, uint32_t uar) { return uars_.give_back(uid, uar); }
+
+Expected<uint32_t> CommandDevice::alloc_transport_domain(uint16_t uid) { return domains_.take(uid); }
+Outcome CommandDevice::dealloc_transport_domain(uint16_t uid, uint32_t domain) {
+  return domains_.give_back(uid, domain);
+}
+
+Expected<uint32_t> CommandDevice::create_mkey(uint16_t uid, const prm::MkeySpec& wanted) {
+  PdObject* pd = visible(numbers_.pds, uid, wanted.pd);
+  if (!pd) return nobodys("protection domain", wanted.pd);
+  const auto found = numbers_.umems.find(wanted.umem);
+  if (found == numbers_.umems.end()) return nobodys("umem", wanted.umem);
+  UmemObject* umem = found->second;
+  constexpr uint32_t kWrites = engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteAtomic;
+  if ((wanted.access & kWrites) && !(umem->spec.access & engine::kLocalWrite))
+    return Error{EINVAL, "the key is to write to a umem that was registered for reading"};
+  if (wanted.umem_offset > umem->spec.length || wanted.length > umem->spec.length - wanted.umem_offset)
+    return Error{EINVAL, "the key reaches beyond its umem"};
+  hw::MrSpec spec;
+  spec.pd = pd;
+  spec.address = umem->spec.address + wanted.umem_offset;
+  spec.length = wanted.length;
+  spec.start = wanted.start;
+  spec.access = wanted.access;
+  const Expected<hw::Mr*> region = hca_.create_mkey(spec, wanted.variant);
+  if (!region) return region.error();
+  umem->users++;
+  const uint32_t index = (*region)->lkey >> 8;
+  mkeys_[index] = {uid, wanted, *region, umem};
+  return index;
+}
+
+Expected<prm::MkeySpec> CommandDevice::query_mkey(uint16_t uid, uint32_t index) {
+  const auto found = mkeys_.find(index);
+  if (found == mkeys_.end() || found->second.maker != uid) return nobodys("memory key", index);
+  return found->second.spec;
+}
+
+Outcome CommandDevice::destroy_mkey(uint16_t uid, uint32_t index) {
+  const auto found = mkeys_.find(index);
+  if (found == mkeys_.end() || found->second.maker != uid) return nobodys("memory key", index);
+  const Mkey key = found->second;
+  mkeys_.erase(found);
+  key.umem->users--;
+  return hca_.destroy_mr(key.region);
+}
+
+Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
+  QpObject* qp = visible(numbers_.qps, uid, qpn);
+  if (!qp) return nobodys("queue pair", qpn);
+  const hw::QpSpec& spec = qp->spec;
+  prm::QpFacts facts;
+  facts.type = spec.type;
+  facts.attributes = hca_.query_qp(qp);
+  facts.pd = spec.pd->number;
+  facts.send_cqn = spec.send_cq->number;
+  facts.receive_cqn = spec.receive_cq->number;
+  if (spec.srq) facts.srqn = spec.srq->number;
+  facts.user_index = spec.user_index;
+  facts.log_send_blocks = log2_of(spec.send.entries);
+  facts.log_receive_entries = log2_of(spec.receive.entries);
+  return facts;
+}
+
+Outcome CommandDevice::modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,
+                                 uint32_t mask) {
+  QpObject* qp = visible(numbers_.qps, uid, qpn);
+  return qp ? hca_.modify_qp(qp, attributes, mask) : Outcome(nobodys("queue pair", qpn));
+}
+
+}  // namespace verbatim::connectx

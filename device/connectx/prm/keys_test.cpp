@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "abi/prm/memory.h"
+#include "device/connectx/prm/fake_unit_test.h"
+#include "engine/status.h"
+
+namespace verbatim::prm {
+namespace {
+
+struct Keys : ::testing::Test {
+  FakeUnit unit;
+  std::vector<uint8_t> in = input_of(CreateMkey::kOpcode, 0, CreateMkeyIn::kBits / 8), out;
+  Writer<CreateMkeyIn> create{in};
+  Writer<Mkc> context = create[CreateMkeyIn::memory_key_mkey_entry];
+
+  void SetUp() override {
+    create.set(CreateMkeyIn::mkey_umem_valid, true);
+    create.set(CreateMkeyIn::mkey_umem_id, 0x123);
+    create.set(CreateMkeyIn::mkey_umem_offset, 0x100002000);
+    context.set(Mkc::access_mode_1_0, MkeyAccessMode::kMtt);
+    context.set(Mkc::qpn, 0xffffff);
+    context.set(Mkc::mkey_7_0, 0x42);
+    context.set(Mkc::pd, 0xabc);
+    context.set(Mkc::start_addr, 0x7fff00001000);
+    context.set(Mkc::len, 0x200000000);
+    context.set(Mkc::lw, true);
+    context.set(Mkc::rr, true);
+  }
+  Status run(const std::vector<uint8_t>& box, size_t bytes) {
+    out.assign(bytes, 0xa5);
+    return command_table().execute(unit, box, out).result.status;
+  }
+  Status make() { return run(in, CreateMkeyOut::kBits / 8); }
+};
+
+TEST_F(Keys, AreMadeAsTheContextSays) {
+  ASSERT_EQ(make(), Status::kOk);
+  EXPECT_EQ(unit.mkey_.umem, 0x123u);
+  EXPECT_EQ(unit.mkey_.umem_offset, 0x100002000u);
+  EXPECT_EQ(unit.mkey_.variant, 0x42);
+  EXPECT_EQ(unit.mkey_.pd, 0xabcu);
+  EXPECT_EQ(unit.mkey_.start, 0x7fff00001000u);
+  EXPECT_EQ(unit.mkey_.length, 0x200000000u);
+  EXPECT_EQ(unit.mkey_.access, engine::kLocalWrite | engine::kRemoteRead);
+}
+
+TEST_F(Keys, AreShownAsTheyWereMade) {
+  ASSERT_EQ(make(), Status::kOk);
+  const uint32_t index = View<CreateMkeyOut>(out)[CreateMkeyOut::mkey_index];
+  std::vector<uint8_t> query = input_of(QueryMkey::kOpcode, 0, QueryMkeyIn::kBits / 8);
+  Writer<QueryMkeyIn>(query).set(QueryMkeyIn::mkey_index, index);
+  ASSERT_EQ(run(query, QueryMkeyOut::kBits / 8), Status::kOk);
+  const auto shown = View<QueryMkeyOut>(out)[QueryMkeyOut::memory_key_mkey_entry];
+  EXPECT_EQ(shown[Mkc::start_addr], 0x7fff00001000u);
+  EXPECT_EQ(shown[Mkc::len], 0x200000000u);
+  EXPECT_EQ(shown[Mkc::mkey_7_0], 0x42u);
+  EXPECT_TRUE(shown[Mkc::lr] && shown[Mkc::lw] && shown[Mkc::rr]);
+  EXPECT_FALSE(shown[Mkc::rw] || shown[Mkc::a]);
+  std::vector<uint8_t> destroy = input_of(DestroyMkey::kOpcode, 0, DestroyMkeyIn::kBits / 8);
+  Writer<DestroyMkeyIn>(destroy).set(DestroyMkeyIn::mkey_index, index);
+  EXPECT_EQ(run(destroy, DestroyMkeyOut::kBits / 8), Status::kOk);
+  EXPECT_EQ(run(destroy, DestroyMkeyOut::kBits / 8), Status::kBadResErr);
+}
+
+TEST_F(Keys, OfOtherKindsAreRefused) {
+  for (const Field<Mkc, 1> field : {Mkc::free, Mkc::umr_en, Mkc::bsf_en, Mkc::length64}) {
+    context.set(field, true);
+    EXPECT_EQ(make(), Status::kBadParamErr) << field.offset;
+    context.set(field, false);
+  }
+  context.set(Mkc::access_mode_1_0, MkeyAccessMode::kKlms);
+  EXPECT_EQ(make(), Status::kBadParamErr);
+  context.set(Mkc::access_mode_1_0, MkeyAccessMode::kMtt);
+  context.set(Mkc::qpn, 7);
+  EXPECT_EQ(make(), Status::kBadParamErr);
+  context.set(Mkc::qpn, 0xffffff);
+  create.set(CreateMkeyIn::mkey_umem_valid, false);
+  EXPECT_EQ(make(), Status::kBadParamErr);
+}
+
+}  // namespace
+}  // namespace verbatim::prm

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// DEVX: a program sends command mailboxes to the device. Which call may send which command is said here, as
+// the kernel's driver says it on a machine with a ConnectX; everything else the device decides.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/connectx/prm/command_table.h"
+#include "lib/mlx5/mlx5.h"
+#include "lib/mlx5/public.h"
+
+namespace verbatim::mlx5::devx {
+
+/// The two mailboxes of a call, as the program gave them.
+struct Boxes {
+  std::span<const uint8_t> in;
+  std::span<uint8_t> out;
+
+  Boxes(const void* in_data, size_t in_bytes, void* out_data, size_t out_bytes)
+      : in(static_cast<const uint8_t*>(in_data), in_bytes), out(static_cast<uint8_t*>(out_data), out_bytes) {}
+};
+
+/// An object that a command may name.
+struct Target {
+  std::string_view kind;  ///< as prm::object_kind()
+  uint32_t number = 0;
+};
+
+/// The context if it was opened for commands, else nullptr.
+verbs::Context* context_of(ibv_context* public_context);
+
+/// The command in the mailbox if the call of that name may send it: one of this kind. EINVAL: not, or a
+/// mailbox is shorter than the head of all commands, or longer than 65535 bytes.
+Expected<const prm::CommandInfo*> allowed(const char* call, prm::Kind kind, const Boxes& boxes);
+
+/// The same for a query or modify command, which must be about the target.
+Outcome allowed_about(const char* call, prm::Kind kind, const Boxes& boxes, const Target& target);
+
+/// Sends a mailbox. 0, or EREMOTEIO if the device refuses: `out` says why.
+int send(verbs::Context& context, std::span<const uint8_t> in, std::span<uint8_t> out);
+
+/// What is known of all commands.
+const prm::CommandTable& known_commands();
+
+}  // namespace verbatim::mlx5::devx
+
+/// What a program holds of an object made by command.
+struct mlx5dv_devx_obj {
+  verbatim::verbs::Context* context;
+  verbatim::mlx5::devx::Target target;
+  std::vector<uint8_t> undo;  ///< mailbox that destroys it; empty: nothing to do
+};

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// What commands name besides objects: memory and doorbell pages.
+#include <new>
+
+#include "abi/prm/domains.h"
+#include "lib/mlx5/devx.h"
+
+namespace verbatim::mlx5::devx {
+namespace {
+
+/// Pages that the device can map, from 4096 bytes on.
+constexpr uint64_t kPageSizes = ~uint64_t{0xfff};
+constexpr size_t kRegister = 0x800;  ///< offset of the doorbell register in its page
+
+struct Umem {
+  mlx5dv_devx_umem shown{};
+  verbs::Context* context = nullptr;
+  hw::Umem* device = nullptr;
+};
+
+struct Uar {
+  mlx5dv_devx_uar shown{};
+  verbs::Context* context = nullptr;
+  alignas(4096) std::byte page[4096] = {};
+};
+
+mlx5dv_devx_umem* register_memory(ibv_context* public_context, const mlx5dv_devx_umem_in& wanted) {
+  verbs::Context* context = context_of(public_context);
+  if (context == nullptr) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  if (wanted.comp_mask != 0)
+    return verbs::refuse_pointer(*context, EOPNOTSUPP,
+                                 "mlx5dv_devx_umem_reg_ex: only memory at an address can be registered");
+  if ((wanted.pgsz_bitmap & kPageSizes) == 0)
+    return verbs::refuse_pointer(*context, EINVAL,
+                                 "mlx5dv_devx_umem_reg_ex: pgsz_bitmap has no page size from 4096 on");
+  auto umem = std::unique_ptr<Umem>(new (std::nothrow) Umem);
+  if (umem == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  const auto device =
+      context->hca->create_umem({reinterpret_cast<uint64_t>(wanted.addr), wanted.size, wanted.access});
+  if (!device) return verbs::refuse_pointer(*context, device.error());
+  umem->context = context;
+  umem->device = *device;
+  umem->shown.umem_id = (*device)->number;
+  return &umem.release()->shown;
+}
+
+Expected<uint32_t> take_number(verbs::Context& context) {
+  uint8_t in[prm::AllocUarIn::kBits / 8] = {}, out[prm::AllocUarOut::kBits / 8] = {};
+  prm::Writer<prm::AllocUarIn>(in).set(prm::AllocUarIn::opcode, prm::AllocUar::kOpcode);
+  if (const int error = send(context, in, out)) return Error{error, "the device has no UAR left"};
+  return prm::View<prm::AllocUarOut>(out)[prm::AllocUarOut::uar];
+}
+
+void give_number_back(verbs::Context& context, uint32_t number) {
+  uint8_t in[prm::DeallocUarIn::kBits / 8] = {}, out[prm::DeallocUarOut::kBits / 8] = {};
+  const prm::Writer<prm::DeallocUarIn> box(in);
+  box.set(prm::DeallocUarIn::opcode, prm::DeallocUar::kOpcode);
+  box.set(prm::DeallocUarIn::uar, number);
+  static_cast<void>(send(context, in, out));
+}
+
+mlx5dv_devx_uar* alloc_uar(verbs::Context& context, uint32_t flags) {
+  if (flags != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && flags != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
+    return verbs::refuse_pointer(context, EOPNOTSUPP, "mlx5dv_devx_alloc_uar: unknown kind of page");
+  auto uar = std::unique_ptr<Uar>(new (std::nothrow) Uar);
+  if (uar == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  const auto number = take_number(context);
+  if (!number) {
+    errno = number.error().code;
+    return nullptr;
+  }
+  uar->context = &context;
+  uar->shown.page_id = *number;
+  uar->shown.base_addr = uar->page;
+  uar->shown.reg_addr = uar->page + kRegister;
+  return &uar.release()->shown;
+}
+
+}  // namespace
+}  // namespace verbatim::mlx5::devx
+
+using namespace verbatim;
+using namespace verbatim::mlx5;
+
+extern "C" {
+
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* addr, size_t size, uint32_t access) {
+  return devx::register_memory(context, {addr, size, access, devx::kPageSizes, 0, -1});
+}
+
+mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem_in* umem_in) {
+  return devx::register_memory(context, *umem_in);
+}
+
+int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* shown) {
+  auto* umem = reinterpret_cast<devx::Umem*>(shown);
+  if (!umem->context->abandoned)
+    if (const int error = verbs::settle(*umem->context, umem->context->hca->destroy_umem(umem->device)))
+      return error;
+  delete umem;
+  return 0;
+}
+
+mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* public_context, uint32_t flags) {
+  verbs::Context* context = devx::context_of(public_context);
+  if (context != nullptr) return devx::alloc_uar(*context, flags);
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+
+void mlx5dv_devx_free_uar(mlx5dv_devx_uar* shown) {
+  auto* uar = reinterpret_cast<devx::Uar*>(shown);
+  if (!uar->context->abandoned) devx::give_number_back(*uar->context, uar->shown.page_id);
+  delete uar;
+}
+
+}  // extern "C"

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Commands about objects that were made by verbs.
+#include "lib/mlx5/devx.h"
+
+namespace verbatim::mlx5::devx {
+namespace {
+
+using prm::Kind;
+
+int about(const char* call, Kind kind, ibv_context* public_context, const Target& target,
+          const Boxes& boxes) {
+  verbs::Context* context = context_of(public_context);
+  if (context == nullptr) return EOPNOTSUPP;
+  const Outcome may = allowed_about(call, kind, boxes, target);
+  return may ? send(*context, boxes.in, boxes.out) : verbs::refuse(*context, may.error(), target.number);
+}
+
+Target target_of(ibv_qp* qp) { return {"QP", qp->qp_num}; }
+
+/// Brings the host's side to where a transition has left the device.
+void follow(ibv_qp* qp) {
+  QueuePair& own = QueuePair::of(qp);
+  const hw::QpState state = own.hca->query_qp(own.device).state;
+  follow_state(own, state);
+  qp->state = static_cast<ibv_qp_state>(state);
+}
+
+}  // namespace
+}  // namespace verbatim::mlx5::devx
+
+using namespace verbatim;
+using namespace verbatim::mlx5;
+using prm::Kind;
+
+extern "C" {
+
+int mlx5dv_devx_qp_query(ibv_qp* qp, const void* in, size_t inlen, void* out, size_t outlen) {
+  return devx::about("mlx5dv_devx_qp_query", Kind::kQuery, qp->context, devx::target_of(qp),
+                     devx::Boxes(in, inlen, out, outlen));
+}
+
+int mlx5dv_devx_qp_modify(ibv_qp* qp, const void* in, size_t inlen, void* out, size_t outlen) {
+  const int error = devx::about("mlx5dv_devx_qp_modify", Kind::kModify, qp->context, devx::target_of(qp),
+                                devx::Boxes(in, inlen, out, outlen));
+  if (error == 0) devx::follow(qp);
+  return error;
+}
+
+}  // extern "C"
