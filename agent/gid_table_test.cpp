@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "agent/gid_table.h"
 
-#include <net/if.h>
-#include <netinet/in.h>
-#include <sched.h>
-#include <sys/ioctl.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
 
 #include "agent/test_member.h"
+#include "testing/private_network.h"
 
 namespace verbatim::agent {
 namespace {
+
+using testing_support::run_in_private_network;
+using testing_support::set_interface;
 
 engine::GidEntry entry(uint8_t last, GidType type = GidType::kRoceV2) {
   engine::GidEntry made;
@@ -73,31 +72,11 @@ TEST(GidTable, ALoopbackOnlyHostHasALinkLocalEntry) {
       std::any_of(table.begin(), table.begin() + 2, [](const auto& e) { return e.gid.bytes[0] == 0xfe; }));
 }
 
-// An interface of the private network namespace that the test makes.
-bool set_interface(const char* name, short flags, const char* address) {
-  const int made = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  ifreq request{};
-  std::strncpy(request.ifr_name, name, sizeof request.ifr_name - 1);
-  bool done = true;
-  if (address) {
-    auto* wanted = reinterpret_cast<sockaddr_in*>(&request.ifr_addr);
-    wanted->sin_family = AF_INET;
-    std::memcpy(&wanted->sin_addr, address, 4);
-    done = ioctl(made, SIOCSIFADDR, &request) == 0;
-  }
-  request.ifr_flags = flags;
-  done = done && ioctl(made, SIOCSIFFLAGS, &request) == 0;
-  close(made);
-  return done;
-}
-
 class GidsOfAHost : public AgentTest {};
 
-constexpr int kNotPermitted = 77;
-
-// In a process of its own, which moves into an empty network namespace.
+/// In a network of its own. The number of the step that failed.
 int follow_addresses(const std::function<bool(std::function<bool()>)>& eventually) {
-  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return kNotPermitted;
+  constexpr uint8_t kAddress[] = {10, 9, 9, 9};
   Member a;
   if (!a.client) return 1;
   const auto holds = [&](const Gid& gid) { return a.client->is_local(gid); };
@@ -114,25 +93,19 @@ int follow_addresses(const std::function<bool(std::function<bool()>)>& eventuall
   if (!set_interface("lo", IFF_UP, nullptr) || !follows(ipv4({127, 0, 0, 1}), true)) return 4;
   uint32_t index = 0;
   while (!(a.client->gid(index).gid == ipv4({127, 0, 0, 1}))) index++;
-  if (!set_interface("lo:1", IFF_UP, "\x0a\x09\x09\x09") || !follows(ipv4({10, 9, 9, 9}), true)) return 5;
+  if (!set_interface("lo:1", IFF_UP, kAddress) || !follows(ipv4({10, 9, 9, 9}), true)) return 5;
   if (!(a.client->gid(index).gid == ipv4({127, 0, 0, 1}))) return 6;
   if (!set_interface("lo:1", 0, nullptr) || !follows(ipv4({10, 9, 9, 9}), false)) return 7;
   return a.client->gid(index).gid == ipv4({127, 0, 0, 1}) ? 0 : 8;
 }
 
 TEST_F(GidsOfAHost, FollowAddresses) {
-  const pid_t child = fork();
-  if (child == 0) {
+  run_in_private_network([this] {
     const int result = follow_addresses([](const std::function<bool()>& holds) { return eventually(holds); });
     const pid_t agent = agent_pid();
     if (agent > 0) kill(agent, SIGKILL);
-    _exit(result);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kNotPermitted) GTEST_SKIP() << "no network namespace may be made here";
-  EXPECT_EQ(0, WEXITSTATUS(status)) << "step that failed";
+    return result;
+  });
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ ibv_gid ipv4_group(uint8_t last) {
   return made;
 }
 
-void send_to(Endpoint& self, const ibv_gid& to, uint64_t id) {
+void post_to(Endpoint& self, const ibv_gid& to, uint64_t id) {
   ibv_ah_attr address{};
   address.is_global = 1;
   address.grh.dgid = to;
@@ -169,8 +169,11 @@ void send_to(Endpoint& self, const ibv_gid& to, uint64_t id) {
   wr.wr_id = id;
   wr.wr.ud = {ah, 0xffffff, kQkey};
   EXPECT_EQ(self.post(wr), 0);
+  EXPECT_EQ(ibv_destroy_ah(ah), 0) << "a posted request needs it no more";
+}
+void send_to(Endpoint& self, const ibv_gid& to, uint64_t id) {
+  post_to(self, to, id);
   EXPECT_EQ(self.wait().wr_id, id);
-  EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 void expect_copy(Endpoint& self, uint64_t id, uint32_t from) {
   const ibv_wc wc = self.wait();
@@ -221,23 +224,15 @@ TEST_P(Multicast, ReachesMembersOfIpv4GroupsOnly) { check_group(GetParam(), ipv4
 
 /// Waits for a copy of what this queue pair itself sends to a group it is in.
 void send_and_expect_copy(Endpoint& self, const ibv_gid& to) {
-  ibv_ah_attr address{};
-  address.is_global = 1;
-  address.grh.dgid = to;
-  address.port_num = 1;
-  ibv_ah* ah = ibv_create_ah(self.pd, &address);
-  ASSERT_NE(ah, nullptr);
-  ibv_send_wr wr = self.request(IBV_WR_SEND, 16);
-  wr.wr.ud = {ah, 0xffffff, kQkey};
-  EXPECT_EQ(self.post(wr), 0);
+  constexpr uint64_t kSent = 77;
+  post_to(self, to, kSent);
   bool sent = false, received = false;
   for (int i = 0; i < 2; ++i) {
     const ibv_wc wc = self.wait();
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-    (wc.wr_id == 10 ? received : sent) = true;
+    (wc.wr_id == kSent ? sent : received) = true;
   }
   EXPECT_TRUE(sent && received);
-  EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
 TEST_P(Multicast, ReachesEveryMemberAndTheSender) {

@@ -2,12 +2,7 @@
 // Async events: of queue pairs, of shared receive queues, of the port.
 #include <fcntl.h>
 #include <linux/if_tun.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,10 +10,15 @@
 #include <cstring>
 #include <string>
 
+#include "testing/private_network.h"
 #include "tests/conformance/players.h"
 
 namespace verbatim::conformance {
 namespace {
+
+using testing_support::kNotPermitted;
+using testing_support::run_in_private_network;
+using testing_support::set_interface;
 
 class QueuePairEvents : public Played {};
 VERBATIM_PLAY_BOTH_WAYS(QueuePairEvents);
@@ -195,25 +195,6 @@ TEST(SharedQueues, AreMadeAndNumbered) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-constexpr int kNotPermitted = 77;
-
-bool set_interface(const char* name, short flags, const uint8_t* address) {
-  const int made = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  ifreq request{};
-  std::strncpy(request.ifr_name, name, sizeof request.ifr_name - 1);
-  bool done = true;
-  if (address != nullptr) {
-    auto* wanted = reinterpret_cast<sockaddr_in*>(&request.ifr_addr);
-    wanted->sin_family = AF_INET;
-    std::memcpy(&wanted->sin_addr, address, 4);
-    done = ioctl(made, SIOCSIFADDR, &request) == 0;
-  }
-  request.ifr_flags = flags;
-  done = done && ioctl(made, SIOCSIFFLAGS, &request) == 0;
-  close(made);
-  return done;
-}
-
 /// A network interface of the process's own, whose cable can be pulled; it goes with the descriptor.
 int make_interface(const char* name) {
   const int made = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
@@ -249,10 +230,9 @@ bool port_is(Endpoint& self, ibv_port_state state) {
   return ibv_query_port(self.context, 1, &port) == 0 && port.state == state;
 }
 
-/// In a process of its own, which moves into an empty network namespace. The number of the step that failed.
+/// In a network of its own. The number of the step that failed.
 int follow_port() {
   constexpr uint8_t kAddress[] = {10, 7, 7, 7};
-  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return kNotPermitted;
   const int interface = make_interface("port0");
   if (interface < 0) return kNotPermitted;
   if (!set_interface("lo", IFF_UP, nullptr)) return 1;
@@ -269,16 +249,7 @@ int follow_port() {
   return testing::Test::HasFailure() ? 11 : 0;
 }
 
-TEST(PortEvents, FollowAddressesAndLink) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) _exit(follow_port());
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kNotPermitted) GTEST_SKIP() << "no network namespace may be made here";
-  EXPECT_EQ(WEXITSTATUS(status), 0) << "step that failed";
-}
+TEST(PortEvents, FollowAddressesAndLink) { run_in_private_network(follow_port); }
 
 }  // namespace
 }  // namespace verbatim::conformance

@@ -2,6 +2,7 @@
 // A peer that is stopped while its ring is full: the sender waits without using the processor, and everything
 // arrives when the peer goes on.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -72,9 +73,10 @@ int main(int argc, char** argv) {
   const Child peer = start_self("--peer");
   End end(peer.socket);
   require(kill(peer.pid, SIGSTOP) == 0, "SIGSTOP");
-  usleep(50'000);
+  int state = 0;
+  require(waitpid(peer.pid, &state, WUNTRACED) == peer.pid && WIFSTOPPED(state), "the peer stops");
   for (uint32_t i = 0; i < kMessages; i++) end.send();
-  usleep(50'000);
+  usleep(50'000);  // what is under way comes to rest before the processor time is measured
   const uint64_t before = cpu_ns();
   sleep(1);
   const uint64_t used = cpu_ns() - before;
