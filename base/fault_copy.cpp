@@ -15,6 +15,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/trapped_memory.h"
+
 #if defined(__x86_64__)
 // The only instructions here that touch a program's buffers. A fault between verbatim_guarded_begin and
 // verbatim_guarded_end goes on at verbatim_guarded_fault. All are leaf code without stack use, so that the
@@ -196,6 +198,10 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     pc = reinterpret_cast<greg_t>(verbatim_guarded_fault);
     return;
   }
+  const int kept = errno;
+  const bool carried_out = signal == SIGSEGV && carry_out_trapped(*info, context);
+  errno = kept;
+  if (carried_out) return;
   pass_on(signal, info, context);
 }
 
@@ -227,6 +233,8 @@ void refresh_fault_guard() {
   guarded.store(ours(SIGSEGV) && ours(SIGBUS), std::memory_order_relaxed);
 #endif
 }
+
+bool fault_guard_works() { return guarded.load(std::memory_order_relaxed); }
 
 bool fault_copy(void* to, const void* from, size_t length) {
 #if defined(__x86_64__)

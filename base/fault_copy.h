@@ -24,6 +24,9 @@ void install_fault_guard();
 /// then.
 void refresh_fault_guard();
 
+/// Whether the handlers were in their place at the last look.
+bool fault_guard_works();
+
 /// Copies `length` bytes. Returns false when either side cannot be accessed; part may then have been copied.
 bool fault_copy(void* to, const void* from, size_t length);
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device/connectx/command_device.h"
+#include "device/connectx/device_memory.h"
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/objects.h"
 
@@ -37,6 +38,12 @@ class ConnectxHca final : public hw::Hca {
   Expected<hw::Mr*> create_null_mr(hw::Pd*) override;
   Outcome modify_mr(hw::Mr*, uint32_t rereg_mask, const hw::MrSpec&) override;
   Outcome destroy_mr(hw::Mr*) override;
+
+  Expected<hw::Dm*> create_dm(const hw::DmSpec& spec) override { return device_memory_.create(spec); }
+  Outcome destroy_dm(hw::Dm* dm) override { return device_memory_.destroy(dm); }
+  Expected<void*> map_dm_operation(hw::Dm* dm, uint32_t operation) override {
+    return map_memic_operation(dm, operation);
+  }
 
   Expected<hw::Cq*> create_cq(const hw::CqSpec&) override;
   Outcome destroy_cq(hw::Cq*) override;
@@ -85,6 +92,7 @@ class ConnectxHca final : public hw::Hca {
   LinkedList<CqObject> cqs_;
   LinkedList<QpObject> qps_;
   LinkedList<MrObject> mrs_list_;
+  DeviceMemory device_memory_{limits_};
   std::atomic<uint32_t> pds_{0};
   uint32_t cq_count_ = 0, srq_count_ = 0;
   NumberSpace cq_numbers_, srq_numbers_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/limits.h"
 
+#include "device/connectx/device_memory.h"
 #include "device/connectx/hardware_clock.h"
 #include "engine/published.h"
 #include "wire/link/segment.h"
@@ -16,6 +17,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.ece_vendor_id = 0x15b3;
   limits.hardware_version = 0;
   limits.max_mr_bytes = UINT64_MAX;
+  describe_device_memory(limits);
   limits.max_qp = 131072 - 8 * 16;  // number blocks less the numbers kept free in each
   limits.max_qp_wr = 32768;
   limits.max_sge = 30;

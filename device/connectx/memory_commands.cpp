@@ -75,15 +75,19 @@ Expected<hw::Mr*> ConnectxHca::make_mr(const hw::MrSpec& spec, uint32_t device_a
   mr->lkey = mr->rkey = *key;
   mr->null_region = device_access != 0;
   static_cast<PdObject*>(spec.pd)->users++;
+  if (spec.dm) static_cast<DmObject*>(spec.dm)->users++;
   count(2, 1);
   std::lock_guard<std::mutex> hold(lock_);
   mrs_list_.add(mr);
   return static_cast<hw::Mr*>(mr);
 }
 
-Expected<hw::Mr*> ConnectxHca::create_mr(const hw::MrSpec& spec) {
+Expected<hw::Mr*> ConnectxHca::create_mr(const hw::MrSpec& wanted) {
   refresh_fault_guard();
+  hw::MrSpec spec = wanted;
   if (!spec.pd) return Error{EINVAL, "a memory region needs a protection domain"};
+  if (spec.dm)
+    if (Outcome located = locate_in_dm(spec); !located) return located.error();
   if (Outcome sound = check_mr(spec); !sound) return sound.error();
   return make_mr(spec, 0);
 }
@@ -107,6 +111,7 @@ Expected<hw::Mr*> ConnectxHca::create_null_mr(hw::Pd* pd) {
 Outcome ConnectxHca::modify_mr(hw::Mr* face, uint32_t mask, const hw::MrSpec& wanted) {
   auto* mr = static_cast<MrObject*>(face);
   if (mr->null_region) return Error{EINVAL, "the null region cannot be changed"};
+  if (mr->spec.dm) return Error{EINVAL, "a region of device memory cannot be changed"};
   hw::MrSpec spec = mr->spec;
   if (mask & kTranslation)
     spec.address = wanted.address, spec.length = wanted.length, spec.start = wanted.start;
@@ -124,6 +129,7 @@ Outcome ConnectxHca::destroy_mr(hw::Mr* face) {
   auto* mr = static_cast<MrObject*>(face);
   engine_.keys().destroy(mr->lkey);
   static_cast<PdObject*>(mr->spec.pd)->users--;
+  if (mr->spec.dm) static_cast<DmObject*>(mr->spec.dm)->users--;
   count(2, -1);
   {
     std::lock_guard<std::mutex> hold(lock_);

@@ -55,6 +55,30 @@ struct Umem {
     uint32_t number = 0;
 };
 
+/// What memory of the device is for: programs, or one of the tables of packet steering.
+enum class DmKind : uint8_t { kMemic, kSteering, kHeaderModify, kHeaderModifyPattern, kEncapsulation };
+
+/// Memory of the device, which is memory of this process here.
+struct Dm {
+    std::byte* base = nullptr;
+    uint64_t bytes = 0;
+    uint64_t device_address = 0;  ///< where it lies in the device's own address space
+};
+
+inline constexpr size_t kDmKinds = 5;
+
+/// Where memory of a kind lies in the device's address space, and in what units it is given out.
+struct DmRange {
+    uint64_t start = 0;
+    uint32_t log_bytes = 0, log_granularity = 0;
+};
+
+struct DmSpec {
+    DmKind kind{};
+    uint64_t bytes = 0;
+    uint32_t log_alignment = 0;  ///< of the device's address
+};
+
 /// Queue memory that the host side owns. It must stay mapped until the object is destroyed.
 struct QueueMemory {
     void* base = nullptr;
@@ -96,10 +120,11 @@ struct QpSpec {
 
 struct MrSpec {
     Pd* pd = nullptr;
-    uint64_t address = 0;  ///< in this process
+    uint64_t address = 0;  ///< in this process; with `dm` counted from its beginning
     uint64_t length = 0;   ///< bytes
     uint64_t start = 0;    ///< IOVA
     uint32_t access = 0;   ///< engine::Access
+    Dm* dm = nullptr;
 };
 
 struct UmemSpec {
@@ -113,6 +138,10 @@ struct Limits {
     std::string firmware;         ///< "22.39.1002"
     uint64_t node_guid = 0;       ///< host order
     uint64_t max_mr_bytes = 0;
+    DmRange dm[kDmKinds];  ///< by DmKind; log_bytes 0: none
+    uint32_t log_dm_alignment_max = 0;
+    uint32_t dm_operations = 0;       ///< bit n: map_dm_operation knows operation n
+    uint32_t dm_operation_sizes = 0;  ///< bit n: for accesses of 2^n bytes
     uint32_t vendor_id = 0, vendor_part_id = 0, hardware_version = 0;
     uint32_t ece_vendor_id = 0;  ///< whose connection options (ECE) it could know; 0: nobody's
     uint32_t max_qp = 0, max_qp_wr = 0, max_sge = 0, max_sge_rd = 0, max_inline = 0;
@@ -167,6 +196,13 @@ public:
     virtual Outcome modify_mr(Mr*, uint32_t rereg_mask, const MrSpec&) = 0;
     /// Returns when no peer can still touch the memory.
     virtual Outcome destroy_mr(Mr*) = 0;
+
+    virtual Expected<Dm*> create_dm(const DmSpec&) = 0;
+    /// EBUSY: it is registered.
+    virtual Outcome destroy_dm(Dm*) = 0;
+    /// Addresses as long as the memory, at which loads and stores of the program carry out an operation of the device on
+    /// it; the program unmaps them. EOPNOTSUPP: there is no such operation, or no way to see accesses.
+    virtual Expected<void*> map_dm_operation(Dm*, uint32_t operation) = 0;
 
     virtual Expected<Cq*> create_cq(const CqSpec&) = 0;
     virtual Outcome destroy_cq(Cq*) = 0;

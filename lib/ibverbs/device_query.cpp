@@ -74,6 +74,8 @@ int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
   full.cq_mod_caps = {limits.max_cq_count, limits.max_cq_period_us};
   full.phys_port_cnt_ex = 1;
+  const uint32_t log_dm = limits.dm[static_cast<size_t>(hw::DmKind::kMemic)].log_bytes;
+  full.max_dm_size = log_dm == 0 ? 0 : uint64_t{1} << log_dm;
   std::memcpy(attr, &full, std::min(attr_size, sizeof full));
   return 0;
 }

@@ -5,35 +5,36 @@
 #include <new>
 
 #include "lib/ibverbs/contexts.h"
+#include "lib/ibverbs/memory_region.h"
 #include "lib/ibverbs/operations.h"
 
 namespace verbatim::verbs {
-namespace {
 
-/// A memory region. The public part comes first.
-struct MemoryRegion {
-  ibv_mr base{};
-  hw::Mr* device = nullptr;
-  uint32_t access = 0;
-  uint64_t iova = 0;
-  DomainUse domain_use;
+ibv_mr* finish_region(std::unique_ptr<MemoryRegion> region, ibv_pd* pd, hw::Mr* device) {
+  region->device = device;
+  region->base.context = pd->context;
+  region->base.pd = pd;
+  region->base.handle = device->lkey >> 8;
+  region->base.lkey = device->lkey;
+  region->base.rkey = device->rkey;
+  region->domain_use = DomainUse(*ProtectionDomain::of(pd));
+  return &region.release()->base;
+}
 
-  static MemoryRegion* of(ibv_mr* mr) { return reinterpret_cast<MemoryRegion*>(mr); }
-};
-
-constexpr uint32_t kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                             IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-                             IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
-constexpr uint32_t kNeedLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-
-/// Drops optional flags that mean nothing here. Nullptr, or why the others are refused.
-const char* check_access(uint32_t& access) {
+const char* check_access(uint32_t& access, uint32_t known) {
+  constexpr uint32_t kNeedLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
   access &= ~static_cast<uint32_t>(IBV_ACCESS_OPTIONAL_RANGE) | IBV_ACCESS_RELAXED_ORDERING;
-  if ((access & ~(kAccess | IBV_ACCESS_RELAXED_ORDERING)) != 0) return "unknown or unsupported access flags";
+  if ((access & ~(known | IBV_ACCESS_RELAXED_ORDERING)) != 0) return "unknown or unsupported access flags";
   if ((access & kNeedLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)
     return "remote write and remote atomic need IBV_ACCESS_LOCAL_WRITE";
   return nullptr;
 }
+
+namespace {
+
+constexpr uint32_t kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                             IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                             IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
 
 /// The whole address space, to be looked up on demand.
 bool is_implicit(const void* address, size_t length, uint32_t access) {
@@ -62,21 +63,10 @@ hw::MrSpec make_spec(ibv_pd* pd, const void* address, size_t length, uint64_t io
   return spec;
 }
 
-ibv_mr* finish(MemoryRegion* region, ibv_pd* pd, hw::Mr* device) {
-  region->device = device;
-  region->base.context = pd->context;
-  region->base.pd = pd;
-  region->base.handle = device->lkey >> 8;
-  region->base.lkey = device->lkey;
-  region->base.rkey = device->rkey;
-  region->domain_use = DomainUse(*ProtectionDomain::of(pd));
-  return &region->base;
-}
-
 ibv_mr* register_memory(ibv_pd* pd, void* address, size_t length, uint64_t iova, uint32_t access) {
   Context* context = usable(pd->context);
   if (context == nullptr) return nullptr;
-  const char* refusal = check_access(access);
+  const char* refusal = check_access(access, kAccess);
   if (refusal == nullptr) refusal = check_range(address, length, iova, access);
   if (refusal != nullptr)
     return refuse_pointer(*context, EINVAL, std::string("memory registration: ") + refusal);
@@ -91,7 +81,7 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, size_t length, uint64_t iova,
   region->base.length = length;
   region->access = access;
   region->iova = iova;
-  return finish(region.release(), pd, *device);
+  return finish_region(std::move(region), pd, *device);
 }
 
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
@@ -105,7 +95,7 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
   auto device = context->hca->create_null_mr(ProtectionDomain::of(pd)->device);
   if (!device) return refuse_pointer(*context, device.error());
   region->base.length = SIZE_MAX;
-  return finish(region.release(), pd, *device);
+  return finish_region(std::move(region), pd, *device);
 }
 
 ibv_mr* register_as_described(ibv_pd* pd, ibv_mr_init_attr* attributes) {
@@ -135,7 +125,7 @@ const char* check_change(const MemoryRegion& region, uint32_t flags, const ibv_p
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) == 0 && access != 0)
     return "access without IBV_REREG_MR_CHANGE_ACCESS";
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)
-    if (const char* refusal = check_access(access)) return refusal;
+    if (const char* refusal = check_access(access, kAccess)) return refusal;
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) == 0) return nullptr;
   if (address == nullptr) return "the new address is NULL";
   const uint32_t in_force = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : region.access;
@@ -146,6 +136,7 @@ const char* check_change(const MemoryRegion& region, uint32_t flags, const ibv_p
 
 void install_memory_operations(verbs_context& verbs) {
   verbs.alloc_null_mr = alloc_null_mr;
+  verbs.reg_dm_mr = register_device_memory;
   verbs.reg_mr_ex = register_as_described;
 }
 

@@ -66,10 +66,8 @@ REFUSE(mlx5dv_destroy_mkey)
 
 // Others.
 REFUSE_QUIETLY(_mlx5dv_get_export_sizes)
-REFUSE_POINTER(mlx5dv_alloc_dm)
 REFUSE_POINTER(mlx5dv_create_wq)
 REFUSE(mlx5dv_dci_stream_id_reset)
-REFUSE_POINTER(mlx5dv_dm_map_op_addr)
 REFUSE(mlx5dv_qp_cancel_posted_send_wrs)
 REFUSE_POINTER(mlx5dv_reg_dmabuf_mr)
 

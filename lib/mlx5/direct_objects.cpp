@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // mlx5dv_init_obj: the queues, doorbells and numbers behind verbs objects.
+#include "lib/ibverbs/device_memory.h"
 #include "lib/mlx5/direct.h"
 #include "lib/mlx5/raw_doorbells.h"
 
@@ -7,7 +8,8 @@ namespace verbatim::mlx5 {
 namespace {
 
 constexpr size_t kDoorbellOffset = 0x800;  ///< of the send doorbell in a UAR page
-constexpr uint64_t kShown = MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
+constexpr uint64_t kShown = MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_DM |
+                            MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
 
 int show(ibv_qp* in, mlx5dv_qp& out) {
   QueuePair& qp = QueuePair::of(in);
@@ -52,6 +54,17 @@ void show(ibv_srq* in, mlx5dv_srq& out) {
   out.comp_mask &= MLX5DV_SRQ_MASK_SRQN;
 }
 
+/// Only memory that is the program's has an address for it, only the device's tables have one for commands.
+void show(ibv_dm* in, mlx5dv_dm& out) {
+  const verbs::DeviceMemory& memory = *verbs::DeviceMemory::of(in);
+  const bool plain = memory.kind == hw::DmKind::kMemic;
+  out.buf = plain ? memory.device->base : nullptr;
+  out.length = memory.device->bytes;
+  if ((out.comp_mask & MLX5DV_DM_MASK_REMOTE_VA) != 0)
+    out.remote_va = plain ? 0 : memory.device->device_address;
+  out.comp_mask &= MLX5DV_DM_MASK_REMOTE_VA;
+}
+
 void show(ibv_ah* in, mlx5dv_ah& out) {
   auto* ah = static_cast<AddressHandle*>(reinterpret_cast<verbs::AddressHandle*>(in));
   out.av = reinterpret_cast<mlx5_wqe_av*>(&ah->vector);
@@ -68,6 +81,7 @@ bool all_own(const mlx5dv_obj& obj, uint64_t types) {
   if ((types & MLX5DV_OBJ_QP) != 0 && own(obj.qp.in->context) == nullptr) return false;
   if ((types & MLX5DV_OBJ_CQ) != 0 && own(obj.cq.in->context) == nullptr) return false;
   if ((types & MLX5DV_OBJ_SRQ) != 0 && own(obj.srq.in->context) == nullptr) return false;
+  if ((types & MLX5DV_OBJ_DM) != 0 && own(obj.dm.in->context) == nullptr) return false;
   if ((types & MLX5DV_OBJ_AH) != 0 && own(obj.ah.in->context) == nullptr) return false;
   return (types & MLX5DV_OBJ_PD) == 0 || own(obj.pd.in->context) != nullptr;
 }
@@ -90,6 +104,7 @@ int mlx5dv_init_obj(mlx5dv_obj* obj, uint64_t types) {
     if (const int error = show(obj->cq.in, *obj->cq.out)) return error;
   }
   if ((types & MLX5DV_OBJ_SRQ) != 0) show(obj->srq.in, *obj->srq.out);
+  if ((types & MLX5DV_OBJ_DM) != 0) show(obj->dm.in, *obj->dm.out);
   if ((types & MLX5DV_OBJ_AH) != 0) show(obj->ah.in, *obj->ah.out);
   if ((types & MLX5DV_OBJ_PD) != 0) show(obj->pd.in, *obj->pd.out);
   return 0;

@@ -271,6 +271,9 @@ void free_srq(verbs::SharedReceiveQueue& srq);
 verbs::AddressHandle* create_ah(verbs::ProtectionDomain& domain, const ibv_ah_attr& attributes);
 void free_ah(verbs::AddressHandle& ah);
 
+/// ibv_alloc_dm() and ibv_free_dm().
+void install_device_memory(verbs_context& verbs);
+
 /// This library's operations; tells its devices apart from others'.
 extern const verbs::Provider kProvider;
 

@@ -17,6 +17,7 @@ int open_context(verbs::Context& context) {
   ops.post_send = post_send;
   ops.post_recv = post_recv;
   ops.post_srq_recv = post_srq_recv;
+  install_device_memory(context.verbs);
   return 0;
 }
 

@@ -63,6 +63,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::roce, true);
   cap.set(CmdHcaCap::pg, true);
   cap.set(CmdHcaCap::hca_cap_2, true);
+  cap.set(CmdHcaCap::device_memory, facts.limits.dm[0].log_bytes != 0);
   cap.set(CmdHcaCap::null_mkey, facts.keys.null_mkey != 0);
   cap.set(CmdHcaCap::dump_fill_mkey, facts.keys.dump_fill_mkey != 0);
   cap.set(CmdHcaCap::terminate_scatter_list_mkey, facts.keys.terminate_scatter_list != 0);
@@ -109,6 +110,34 @@ void roce(const DeviceFacts& facts, Writer<RoceCap> cap) {
   cap.set(RoceCap::roce_address_table_size, facts.port.gid_entries);
 }
 
+void device_memory(const hw::Limits& limits, Writer<DeviceMemCap> cap) {
+  constexpr uint32_t kLogAlignmentUnit = 6;
+  const auto range = [&](hw::DmKind kind) { return limits.dm[static_cast<size_t>(kind)]; };
+  const hw::DmRange memic = range(hw::DmKind::kMemic);
+  if (memic.log_bytes == 0) return;
+  cap.set(DeviceMemCap::memic, true);
+  cap.set(DeviceMemCap::log_min_memic_alloc_size, memic.log_granularity);
+  cap.set(DeviceMemCap::log_max_memic_addr_alignment, limits.log_dm_alignment_max - kLogAlignmentUnit);
+  cap.set(DeviceMemCap::memic_bar_start_addr, memic.start);
+  cap.set(DeviceMemCap::memic_bar_size, 1u << memic.log_bytes);
+  cap.set(DeviceMemCap::max_memic_size, 1u << memic.log_bytes);
+  cap.set(DeviceMemCap::memic_operations, limits.dm_operations);
+  cap.set(DeviceMemCap::increment_size_sup, limits.dm_operation_sizes);
+  cap.set(DeviceMemCap::test_and_set_size_sup, limits.dm_operation_sizes);
+  // The device's own tables: memory that steering will find.
+  cap.set(DeviceMemCap::log_sw_icm_alloc_granularity, range(hw::DmKind::kSteering).log_granularity);
+  cap.set(DeviceMemCap::steering_sw_icm_start_address, range(hw::DmKind::kSteering).start);
+  cap.set(DeviceMemCap::log_steering_sw_icm_size, range(hw::DmKind::kSteering).log_bytes);
+  cap.set(DeviceMemCap::header_modify_sw_icm_start_address, range(hw::DmKind::kHeaderModify).start);
+  cap.set(DeviceMemCap::log_header_modify_sw_icm_size, range(hw::DmKind::kHeaderModify).log_bytes);
+  cap.set(DeviceMemCap::header_modify_pattern_sw_icm_start_address,
+          range(hw::DmKind::kHeaderModifyPattern).start);
+  cap.set(DeviceMemCap::log_header_modify_pattern_sw_icm_size,
+          range(hw::DmKind::kHeaderModifyPattern).log_bytes);
+  cap.set(DeviceMemCap::indirect_encap_sw_icm_start_address, range(hw::DmKind::kEncapsulation).start);
+  cap.set(DeviceMemCap::log_indirect_encap_sw_icm_size, range(hw::DmKind::kEncapsulation).log_bytes);
+}
+
 }  // namespace
 
 bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<HcaCapUnion> out) {
@@ -125,6 +154,9 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kRoce:
       roce(facts, out[HcaCapUnion::roce_cap]);
       return true;
+    case CapabilityGroup::kDeviceMemory:
+      device_memory(facts.limits, out[HcaCapUnion::device_mem_cap]);
+      return true;
     // Nothing of these works, so that all their fields are 0.
     case CapabilityGroup::kEthernetOffloads:
     case CapabilityGroup::kIpoibOffloads:
@@ -135,7 +167,6 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kVectorCalculation:
     case CapabilityGroup::kQos:
     case CapabilityGroup::kDebug:
-    case CapabilityGroup::kDeviceMemory:
     case CapabilityGroup::kTls:
     case CapabilityGroup::kVirtioEmulation:
     case CapabilityGroup::kDeviceEvent:

@@ -90,6 +90,30 @@ TEST_F(Capabilities, OnDemandPagingAtomicsAndRoce) {
   EXPECT_EQ(capability()[HcaCapUnion::roce_cap][RoceCap::roce_address_table_size], 16u);
 }
 
+TEST_F(Capabilities, DeviceMemory) {
+  ASSERT_EQ(query(15), Status::kOk);
+  EXPECT_EQ(bytes_set(), 0u) << "the device has none";
+  hw::Limits& limits = unit.limits_;
+  limits.dm[static_cast<size_t>(hw::DmKind::kMemic)] = {0x1000000, 18, 6};
+  limits.dm[static_cast<size_t>(hw::DmKind::kSteering)] = {0x2000000, 26, 12};
+  limits.log_dm_alignment_max = 12;
+  limits.dm_operations = 3;
+  limits.dm_operation_sizes = 15;
+  ASSERT_EQ(query(15), Status::kOk);
+  const auto cap = capability()[HcaCapUnion::device_mem_cap];
+  EXPECT_TRUE(cap[DeviceMemCap::memic]);
+  EXPECT_EQ(cap[DeviceMemCap::max_memic_size], 1u << 18);
+  EXPECT_EQ(cap[DeviceMemCap::log_max_memic_addr_alignment], 6u) << "in units of 64 bytes";
+  EXPECT_EQ(cap[DeviceMemCap::steering_sw_icm_start_address], 0x2000000u);
+  EXPECT_EQ(cap[DeviceMemCap::log_steering_sw_icm_size], 26u);
+  // Where programs look for them, by their bytes.
+  EXPECT_EQ(out[83], 3) << "operations";
+  EXPECT_EQ(out[20], 15) << "sizes of increments";
+  EXPECT_EQ(out[22], 15) << "sizes of test and set";
+  ASSERT_EQ(query(0), Status::kOk);
+  EXPECT_TRUE(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::device_memory]);
+}
+
 TEST_F(Capabilities, CurrentAndMaximalValuesAreTheSame) {
   for (uint32_t group = 0; group < 0x30; group++) {
     const Status current = query(group, true);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "lib/ibverbs/provider.h"
+
+namespace verbatim::verbs {
+
+/// A memory region. The public part comes first.
+struct MemoryRegion {
+  ibv_mr base{};
+  hw::Mr* device = nullptr;
+  uint32_t access = 0;
+  uint64_t iova = 0;
+  DomainUse domain_use;
+
+  static MemoryRegion* of(ibv_mr* mr) { return reinterpret_cast<MemoryRegion*>(mr); }
+};
+
+/// Drops optional flags that mean nothing here. Nullptr, or why the others, or what is not `known`, are refused.
+const char* check_access(uint32_t& access, uint32_t known);
+
+/// Gives the region what the device and the domain say of it.
+ibv_mr* finish_region(std::unique_ptr<MemoryRegion> region, ibv_pd* pd, hw::Mr* device);
+
+/// ibv_reg_dm_mr().
+ibv_mr* register_device_memory(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, uint32_t access);
+
+}  // namespace verbatim::verbs
