@@ -27,6 +27,35 @@ bool is_name(const std::string& text) {
                      [](char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '-' || c == '.'; });
 }
 
+/// Cuts the text up to the next `end` off its beginning.
+std::string cut(std::string& text, char end) {
+  const size_t at = std::min(text.find(end), text.size());
+  std::string first = text.substr(0, at);
+  text.erase(0, at + 1);
+  return first;
+}
+
+/// "name[:kind[:option...]]"
+Expected<DeviceConfig> parse_device(std::string item) {
+  DeviceConfig device;
+  device.name = cut(item, ':');
+  device.kind = item.empty() ? "mlx5" : cut(item, ':');
+  if (!is_name(device.name))
+    return Error{EINVAL, "VERBATIM_DEVICES: '" + device.name + "' is not a device name"};
+  if (device.kind != "mlx5")
+    return Error{EINVAL, "VERBATIM_DEVICES: there is no kind '" + device.kind + "'; the kinds are: mlx5"};
+  while (!item.empty()) {
+    const std::string option = cut(item, ':');
+    if (option == "data-direct")
+      device.data_direct = true;
+    else if (option == "lag")
+      device.lag = true;
+    else
+      return Error{EINVAL, "VERBATIM_DEVICES: mlx5 has no option '" + option + "'; the options are: data-direct, lag"};
+  }
+  return device;
+}
+
 }  // namespace
 
 Expected<std::vector<DeviceConfig>> parse_devices(const std::string& text) {
@@ -34,23 +63,17 @@ Expected<std::vector<DeviceConfig>> parse_devices(const std::string& text) {
   if (text.empty() || is_number(text)) {
     const size_t count = text.empty() ? 1 : text.size() > 3 ? SIZE_MAX : std::stoul(text);
     if (count > kDevicesMax) return Error{EINVAL, "VERBATIM_DEVICES asks for more than 32 devices"};
-    for (size_t i = 0; i < count; i++) devices.push_back({"mlx5_" + std::to_string(i), "mlx5"});
+    for (size_t i = 0; i < count; i++) devices.push_back({"mlx5_" + std::to_string(i), "mlx5", false, false});
     return devices;
   }
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
-    const std::string item = text.substr(at, end - at);
-    const size_t colon = item.find(':');
-    const DeviceConfig device{item.substr(0, colon),
-                              colon == std::string::npos ? "mlx5" : item.substr(colon + 1)};
-    if (!is_name(device.name))
-      return Error{EINVAL, "VERBATIM_DEVICES: '" + device.name + "' is not a device name"};
-    if (device.kind != "mlx5")
-      return Error{EINVAL, "VERBATIM_DEVICES: there is no kind '" + device.kind + "'; the kinds are: mlx5"};
-    if (std::any_of(devices.begin(), devices.end(), [&](const auto& d) { return d.name == device.name; }))
-      return Error{EINVAL, "VERBATIM_DEVICES names " + device.name + " twice"};
+    Expected<DeviceConfig> device = parse_device(text.substr(at, end - at));
+    if (!device) return device.error();
+    if (std::any_of(devices.begin(), devices.end(), [&](const auto& d) { return d.name == device->name; }))
+      return Error{EINVAL, "VERBATIM_DEVICES names " + device->name + " twice"};
     if (devices.size() == kDevicesMax) return Error{EINVAL, "VERBATIM_DEVICES asks for more than 32 devices"};
-    devices.push_back(device);
+    devices.push_back(std::move(*device));
     at = end + 1;
   }
   return devices;

@@ -16,6 +16,19 @@ TEST(DeviceConfig, UnderstandsWhatIsDocumented) {
     EXPECT_FALSE(parse_devices(bad)) << bad;
 }
 
+TEST(DeviceConfig, TakesOptions) {
+  const auto devices = parse_devices("a:mlx5:lag,b:mlx5:data-direct:lag,c");
+  ASSERT_TRUE(devices) << devices.error().reason;
+  EXPECT_TRUE(devices->at(0).lag);
+  EXPECT_FALSE(devices->at(0).data_direct);
+  EXPECT_TRUE(devices->at(1).lag && devices->at(1).data_direct);
+  EXPECT_FALSE(devices->at(2).lag || devices->at(2).data_direct);
+  const auto refused = parse_devices("a:mlx5:turbo");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(std::string::npos, refused.error().reason.find("data-direct, lag")) << refused.error().reason;
+  EXPECT_FALSE(parse_devices("a:lag"));
+}
+
 TEST(DeviceConfig, SaysWhichKindsThereAre) {
   const auto refused = parse_devices("a:efa");
   ASSERT_FALSE(refused);

@@ -129,6 +129,25 @@ void add_function(Builder& build, const std::string& at, const std::string& addr
   }
 }
 
+std::string function_address(uint32_t index, unsigned number) {
+  return format("%s:%02x:00.%u", kPciDomain, index + 1, number);
+}
+std::string function_path(const std::string& address) {
+  return format("devices/pci%s:00/%s", kPciDomain, address.c_str());
+}
+
+/// A function of its own beside that of the device.
+void add_data_direct(Builder& build, uint32_t index) {
+  const std::string address = function_address(index, 1);
+  const std::string at = function_path(address);
+  build.file(at + "/vendor", format("0x%04x", kVendor));
+  build.file(at + "/device", "0x2100");
+  build.file(at + "/class", "0x080000");
+  build.file(at + "/numa_node", "-1");
+  build.link(at + "/subsystem", "../../../bus/pci");
+  build.link("bus/pci/devices/" + address, "../../../" + at);
+}
+
 void add_gids(Builder& build, const std::string& at, const PortView& port) {
   for (const char* folder : {"/gids", "/gid_attrs/types", "/gid_attrs/ndevs"}) build.folder(at + folder);
   for (size_t i = 0; i < port.gids.size(); i++) {
@@ -167,9 +186,10 @@ void add_port(Builder& build, const std::string& at, const SysfsDevice& device, 
 }
 
 void add_device(Builder& build, const SysfsDevice& device, const PortView& port) {
-  const std::string address = format("%s:%02x:00.0", kPciDomain, device.index + 1);
-  const std::string function = format("devices/pci%s:00/%s", kPciDomain, address.c_str());
+  const std::string address = function_address(device.index, 0);
+  const std::string function = function_path(address);
   add_function(build, function, address, device, port);
+  if (device.data_direct) add_data_direct(build, device.index);
 
   const std::string at = function + "/infiniband/" + device.name;
   build.file(at + "/node_type", "1: CA");
@@ -196,6 +216,8 @@ void add_device(Builder& build, const SysfsDevice& device, const PortView& port)
 }
 
 }  // namespace
+
+std::string data_direct_path(uint32_t index) { return "/" + function_path(function_address(index, 1)); }
 
 std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port) {
   Builder build;

@@ -14,6 +14,7 @@
 #include "agent/client.h"
 #include "agent/device_config.h"
 #include "agent/gid_table.h"
+#include "agent/sysfs_entries.h"
 #include "device/connectx/connectx_hca.h"
 #include "engine/engine.h"
 #include "runtime/engine_thread.h"
@@ -173,13 +174,21 @@ void after_fork_child() {
   now.lock.unlock();
 }
 
+connectx::Identity identity_of(const DeviceEntry& device) {
+  connectx::Identity identity;
+  identity.name = device.name;
+  identity.node_guid = device.guid;
+  if (device.data_direct) identity.data_direct_path = agent::data_direct_path(device.index);
+  if (device.lag) identity.lag_ports = 2;
+  return identity;
+}
+
 class OpenConnectx final : public OpenDevice {
  public:
   OpenConnectx(Process& process, const DeviceEntry& device, hw::EventSink& sink)
       : process_(process),
         sink_(sink),
-        hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink,
-                                                     connectx::Identity{device.name, device.guid})) {
+        hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink, identity_of(device))) {
     process_.add(sink);
     process_.engine().published().header.objects[0].fetch_add(1);
   }
@@ -220,7 +229,7 @@ Expected<std::vector<DeviceEntry>> list_devices() {
   std::vector<DeviceEntry> devices;
   for (const agent::DeviceConfig& each : *configured) {
     const auto index = static_cast<uint32_t>(devices.size());
-    devices.push_back({each.name, each.kind, index, guid + index});
+    devices.push_back({each.name, each.kind, index, guid + index, each.data_direct, each.lag});
   }
   return devices;
 }

@@ -22,6 +22,7 @@ struct DeviceEntry {
   std::string provider;  ///< library of its host side: "mlx5"
   uint32_t index = 0;    ///< position in the list, 0 first
   uint64_t guid = 0;     ///< node GUID, host order
+  bool data_direct = false, lag = false;  ///< as agent::DeviceConfig
 };
 
 /// The devices that VERBATIM_DEVICES names, by default one. Does not need the agent. Error: EINVAL the

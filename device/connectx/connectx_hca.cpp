@@ -28,6 +28,8 @@ Outcome check_queue(const hw::QueueMemory& memory, const char* which) {
 
 ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity)
     : engine_(engine), sink_(sink), limits_(connectx7_limits(identity.node_guid)) {
+  limits_.data_direct_path = identity.data_direct_path;
+  limits_.lag_ports = identity.lag_ports;
   install_fault_guard();
   refresh_fault_guard();
 }

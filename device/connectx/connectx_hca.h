@@ -17,6 +17,8 @@ namespace verbatim::connectx {
 struct Identity {
   std::string name;        ///< mlx5_0
   uint64_t node_guid = 0;  ///< host order
+  std::string data_direct_path{};  ///< as hw::Limits
+  uint32_t lag_ports = 0;
 };
 
 /// A soft ConnectX-7: decodes work queue entries of the real formats and runs them on the engine.

@@ -137,6 +137,8 @@ struct UmemSpec {
 struct Limits {
     std::string firmware;         ///< "22.39.1002"
     uint64_t node_guid = 0;       ///< host order
+    std::string data_direct_path; ///< below /sys, of the function that reaches other devices' memory; empty: none
+    uint32_t lag_ports = 0;       ///< physical ports behind the one that programs see; 0: one
     uint64_t max_mr_bytes = 0;
     DmRange dm[kDmKinds];  ///< by DmKind; log_bytes 0: none
     uint32_t log_dm_alignment_max = 0;

@@ -103,14 +103,23 @@ ibv_mr* register_as_described(ibv_pd* pd, ibv_mr_init_attr* attributes) {
   if (context == nullptr) return nullptr;
   constexpr uint64_t kKnown = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD |
                               IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_DMAH | IBV_REG_MR_MASK_BUF;
-  constexpr uint64_t kOffered = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR;
+  constexpr uint64_t kFile = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
+  constexpr uint64_t kOffered = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | kFile;
   if ((attributes->comp_mask & ~kKnown) != 0)
     return refuse_pointer(*context, EINVAL, "ibv_reg_mr_ex: unknown bits in comp_mask");
   if ((attributes->comp_mask & ~kOffered) != 0)
-    return refuse_pointer(*context, EOPNOTSUPP, "ibv_reg_mr_ex: only memory at an address can be registered");
-  if ((attributes->comp_mask & IBV_REG_MR_MASK_ADDR) == 0)
-    return refuse_pointer(*context, EINVAL, "ibv_reg_mr_ex: there is nothing to register");
+    return refuse_pointer(*context, EOPNOTSUPP,
+                          "ibv_reg_mr_ex: only memory at an address and DMA-bufs can be registered");
+  const uint64_t file = attributes->comp_mask & kFile;
+  const bool has_address = (attributes->comp_mask & IBV_REG_MR_MASK_ADDR) != 0;
+  if (file == 0 ? !has_address : has_address || file != kFile)
+    return refuse_pointer(*context, EINVAL,
+                          "ibv_reg_mr_ex: what to register is either an address or a file with an offset");
   const bool has_iova = (attributes->comp_mask & IBV_REG_MR_MASK_IOVA) != 0;
+  if (!has_address)
+    return register_dma_buf("ibv_reg_mr_ex", pd, attributes->fd_offset, attributes->length,
+                            has_iova ? attributes->iova : 0, attributes->fd,
+                            static_cast<uint32_t>(attributes->access));
   return register_memory(pd, attributes->addr, attributes->length,
                          has_iova ? attributes->iova : reinterpret_cast<uint64_t>(attributes->addr),
                          static_cast<uint32_t>(attributes->access));
@@ -121,6 +130,7 @@ const char* check_change(const MemoryRegion& region, uint32_t flags, const ibv_p
                          size_t length, uint32_t& access) {
   if (flags == 0 || (flags & ~static_cast<uint32_t>(IBV_REREG_MR_FLAGS_SUPPORTED)) != 0)
     return "no flags, or unknown ones";
+  if (region.dma_buf) return "a region of a DMA-buf cannot be changed";
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd == nullptr) return "no protection domain to change to";
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) == 0 && access != 0)
     return "access without IBV_REREG_MR_CHANGE_ACCESS";

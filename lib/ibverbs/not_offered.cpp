@@ -26,7 +26,6 @@ void ibv_unimport_mr(ibv_mr*) {}
 ibv_dm* ibv_import_dm(ibv_context*, uint32_t) { return nothing(); }
 void ibv_unimport_dm(ibv_dm*) {}
 
-ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int, int) { return nothing(); }
 int ibv_dm_export_dmabuf_fd(ibv_dm*) { return minus_one(); }
 void* ibv_alloc_buf(ibv_pd*, size_t, ibv_buf**) { return nothing(); }
 void ibv_free_buf(ibv_buf*) {}

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "abi/prm/domains.h"
+#include "base/dma_buf.h"
 #include "lib/mlx5/devx.h"
 
 namespace verbatim::mlx5::devx {
@@ -16,6 +17,7 @@ struct Umem {
   mlx5dv_devx_umem shown{};
   verbs::Context* context = nullptr;
   hw::Umem* device = nullptr;
+  DmaBuf dma_buf;  ///< where the memory is, unless the program has it mapped itself
 };
 
 struct Uar {
@@ -24,15 +26,25 @@ struct Uar {
   alignas(4096) std::byte page[4096] = {};
 };
 
+/// Where the memory lies in this process.
+Expected<uint64_t> locate(const mlx5dv_devx_umem_in& wanted, DmaBuf& dma_buf) {
+  const auto address = reinterpret_cast<uint64_t>(wanted.addr);
+  if ((wanted.comp_mask & MLX5DV_UMEM_MASK_DMABUF) == 0) return address;
+  const bool writable = (wanted.access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) != 0;
+  auto mapped = DmaBuf::map(wanted.dmabuf_fd, address, wanted.size, writable);
+  if (!mapped) return mapped.error();
+  dma_buf = std::move(*mapped);
+  return reinterpret_cast<uint64_t>(dma_buf.base());
+}
+
 mlx5dv_devx_umem* register_memory(ibv_context* public_context, const mlx5dv_devx_umem_in& wanted) {
   verbs::Context* context = context_of(public_context);
   if (context == nullptr) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  if (wanted.comp_mask != 0)
-    return verbs::refuse_pointer(*context, EOPNOTSUPP,
-                                 "mlx5dv_devx_umem_reg_ex: only memory at an address can be registered");
+  if ((wanted.comp_mask & ~uint64_t{MLX5DV_UMEM_MASK_DMABUF}) != 0)
+    return verbs::refuse_pointer(*context, EOPNOTSUPP, "mlx5dv_devx_umem_reg_ex: unknown bits in comp_mask");
   if ((wanted.pgsz_bitmap & kPageSizes) == 0)
     return verbs::refuse_pointer(*context, EINVAL,
                                  "mlx5dv_devx_umem_reg_ex: pgsz_bitmap has no page size from 4096 on");
@@ -41,8 +53,9 @@ mlx5dv_devx_umem* register_memory(ibv_context* public_context, const mlx5dv_devx
     errno = ENOMEM;
     return nullptr;
   }
-  const auto device =
-      context->hca->create_umem({reinterpret_cast<uint64_t>(wanted.addr), wanted.size, wanted.access});
+  const auto address = locate(wanted, umem->dma_buf);
+  if (!address) return verbs::refuse_pointer(*context, address.error());
+  const auto device = context->hca->create_umem({*address, wanted.size, wanted.access});
   if (!device) return verbs::refuse_pointer(*context, device.error());
   umem->context = context;
   umem->device = *device;

@@ -98,13 +98,6 @@ int mlx5dv_reserved_qpn_dealloc(ibv_context* public_context, uint32_t number) {
   return 0;
 }
 
-int mlx5dv_get_data_direct_sysfs_path(ibv_context* public_context, char* /*buf*/, size_t /*buf_len*/) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
-  return verbs::refuse(*context, ENODEV,
-                       "mlx5dv_get_data_direct_sysfs_path: the device has no Data Direct function");
-}
-
 ibv_device** mlx5dv_get_vfio_device_list(mlx5dv_vfio_context_attr* attributes) {
   constexpr uint32_t kFlags = MLX5DV_VFIO_CTX_FLAGS_INIT_LINK_DOWN;
   const bool known =

@@ -69,7 +69,6 @@ REFUSE_QUIETLY(_mlx5dv_get_export_sizes)
 REFUSE_POINTER(mlx5dv_create_wq)
 REFUSE(mlx5dv_dci_stream_id_reset)
 REFUSE(mlx5dv_qp_cancel_posted_send_wrs)
-REFUSE_POINTER(mlx5dv_reg_dmabuf_mr)
 
 // Packet pacing.
 REFUSE_POINTER(mlx5dv_pp_alloc)

@@ -27,7 +27,9 @@ class Memory {
     EXPECT_NE(dm, nullptr);
   }
   ~Memory() {
-    if (dm != nullptr) EXPECT_EQ(ibv_free_dm(dm), 0);
+    if (dm != nullptr) {
+      EXPECT_EQ(ibv_free_dm(dm), 0);
+    }
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -78,7 +80,9 @@ TEST(DeviceMemory, IsRegisteredFromZero) {
   const auto error_of = [&](uint64_t offset, size_t length, unsigned access) {
     errno = 0;
     ibv_mr* mr = ibv_reg_dm_mr(self.pd, memory.dm, offset, length, access);
-    if (mr != nullptr) EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    if (mr != nullptr) {
+      EXPECT_EQ(ibv_dereg_mr(mr), 0);
+    }
     return errno;
   };
   EXPECT_EQ(error_of(0, 8192, kDmRights), 0);

@@ -434,6 +434,9 @@ TEST_F(Devx, RegistersOnlyMemoryThatIsThere) {
   wanted.pgsz_bitmap = 4096;
   wanted.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
   EXPECT_EQ(mlx5dv_devx_umem_reg_ex(context, &wanted), nullptr);
+  EXPECT_EQ(errno, EBADF);
+  wanted.comp_mask = 1u << 20;
+  EXPECT_EQ(mlx5dv_devx_umem_reg_ex(context, &wanted), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   wanted.comp_mask = 0;
   mlx5dv_devx_umem* umem = mlx5dv_devx_umem_reg_ex(context, &wanted);
