@@ -51,7 +51,8 @@ Expected<DeviceConfig> parse_device(std::string item) {
     else if (option == "lag")
       device.lag = true;
     else
-      return Error{EINVAL, "VERBATIM_DEVICES: mlx5 has no option '" + option + "'; the options are: data-direct, lag"};
+      return Error{
+          EINVAL, "VERBATIM_DEVICES: mlx5 has no option '" + option + "'; the options are: data-direct, lag"};
   }
   return device;
 }

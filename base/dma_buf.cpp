@@ -18,7 +18,8 @@ constexpr uint32_t kDmaBufMagic = 0x444d4142, kTmpfsMagic = 0x01021994, kHugetlb
 Expected<uint64_t> bytes_of(int file) {
   struct statfs system {};
   struct stat about {};
-  if (fstatfs(file, &system) != 0 || fstat(file, &about) != 0) return Error{errno, "the descriptor is not open"};
+  if (fstatfs(file, &system) != 0 || fstat(file, &about) != 0)
+    return Error{errno, "the descriptor is not open"};
   const auto magic = static_cast<uint32_t>(system.f_type);
   if (magic == kDmaBufMagic) {
     const off_t end = lseek(file, 0, SEEK_END);
@@ -36,7 +37,8 @@ Expected<DmaBuf> DmaBuf::map(int file, uint64_t offset, uint64_t length, bool wr
   const Expected<uint64_t> all = bytes_of(file);
   if (!all) return all.error();
   if (length == 0 || offset > *all || length > *all - offset)
-    return Error{EINVAL, "the range is empty or reaches beyond the " + std::to_string(*all) + " bytes of the DMA-buf"};
+    return Error{
+        EINVAL, "the range is empty or reaches beyond the " + std::to_string(*all) + " bytes of the DMA-buf"};
   DmaBuf made;
   made.in_page_ = offset & (static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) - 1);
   made.mapped_ = length + made.in_page_;

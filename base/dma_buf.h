@@ -14,8 +14,8 @@ namespace verbatim {
 class DmaBuf {
  public:
   DmaBuf() = default;
-  /// `length` bytes from `offset` of the file; it may be closed afterwards. EBADF: it is not open; EINVAL: it is
-  /// neither kind, or shorter; EOPNOTSUPP: its driver lets nobody map it.
+  /// `length` bytes from `offset` of the file; it may be closed afterwards. EBADF: it is not open; EINVAL: it
+  /// is neither kind, or shorter; EOPNOTSUPP: its driver lets nobody map it.
   static Expected<DmaBuf> map(int file, uint64_t offset, uint64_t length, bool writable);
   ~DmaBuf();
   DmaBuf(DmaBuf&& other) noexcept

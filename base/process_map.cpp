@@ -85,8 +85,13 @@ ProcessMap::Answer ProcessMap::find(uint64_t address, Mapping& found) const {
   query.size = sizeof query;
   query.query_addr = address;
   if (ioctl(file_, kProcmapQuery, &query) == 0) {
-    found = {query.vma_start, query.vma_end,   (query.vma_flags & kVmaReadable) != 0, (query.vma_flags & kVmaWritable) != 0,
-             query.inode,     query.dev_major, query.dev_minor};
+    found = {query.vma_start,
+             query.vma_end,
+             (query.vma_flags & kVmaReadable) != 0,
+             (query.vma_flags & kVmaWritable) != 0,
+             query.inode,
+             query.dev_major,
+             query.dev_minor};
     return Answer::kMapped;
   }
   if (errno == ENOENT) return Answer::kUnmapped;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Nothing tells that a program has unmapped its addresses, and others may lie there since: before an access is
-// carried out, and before addresses are forgotten, the kernel is asked whether the mapping there is still the
-// one of the file made for this.
+// Nothing tells that a program has unmapped its addresses, and others may lie there since: before an access
+// is carried out, and before addresses are forgotten, the kernel is asked whether the mapping there is still
+// the one of the file made for this.
 #include "base/trapped_memory.h"
 
 #include <sys/mman.h>
@@ -54,7 +54,8 @@ struct Registry {
       case ProcessMap::Answer::kMapped:
         break;
     }
-    return mapping.inode == inode && mapping.device_major == device_major && mapping.device_minor == device_minor;
+    return mapping.inode == inode && mapping.device_major == device_major &&
+           mapping.device_minor == device_minor;
   }
   Trapped* find(uintptr_t address) {
     for (Trapped& each : traps)
@@ -179,7 +180,8 @@ void step(ucontext_t& thread, const MemoryInstruction& what) {
 }
 
 /// What the access does, other than where the trap is in the way: the value that a store has.
-bool make_access(ucontext_t& thread, const MemoryInstruction& what, uintptr_t address, TrappedAccess& access) {
+bool make_access(ucontext_t& thread, const MemoryInstruction& what, uintptr_t address,
+                 TrappedAccess& access) {
   auto* registers = thread.uc_mcontext.gregs;
   access.bytes = what.bytes;
   access.store = what.kind == Kind::kStore || what.kind == Kind::kStoreConstant || what.kind == Kind::kFill ||
@@ -205,7 +207,8 @@ bool make_access(ucontext_t& thread, const MemoryInstruction& what, uintptr_t ad
   return !is_string(what.kind) || !what.repeated || registers[REG_RCX] != 0;
 }
 
-void take_result(ucontext_t& thread, const MemoryInstruction& what, const TrappedAccess& access, uint64_t value) {
+void take_result(ucontext_t& thread, const MemoryInstruction& what, const TrappedAccess& access,
+                 uint64_t value) {
   if (access.store) return;
   if (what.kind == Kind::kLoad)
     write_register(thread, what.reg, what.to_bytes, what.high_byte,

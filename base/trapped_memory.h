@@ -13,8 +13,8 @@ namespace verbatim {
 
 /// A load or a store of a program at an address where there is no memory.
 struct TrappedAccess {
-  size_t offset = 0;   ///< from the beginning of the trapped addresses
-  uint8_t bytes = 0;   ///< 1, 2, 4 or 8; all of them are within the addresses
+  size_t offset = 0;  ///< from the beginning of the trapped addresses
+  uint8_t bytes = 0;  ///< 1, 2, 4 or 8; all of them are within the addresses
   bool store = false;
   uint64_t value = 0;  ///< what is stored
 };

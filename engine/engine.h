@@ -22,6 +22,7 @@
 #include "engine/access_guard.h"
 #include "engine/host.h"
 #include "engine/memory_keys.h"
+#include "engine/object_board.h"
 #include "engine/published.h"
 #include "engine/qp_types.h"
 #include "engine/work.h"
@@ -57,6 +58,7 @@ class Engine final : public wire::Receiver {
 
   KeyTable& keys() { return keys_; }
   Host& host() { return host_; }
+  ObjectBoard& object_board() { return object_board_; }
   const Clock& clock() const { return clock_; }
   wire::Fabric& fabric() { return fabric_; }
   Published& published() { return published_; }
@@ -81,7 +83,8 @@ class Engine final : public wire::Receiver {
   /// Held while queue pairs are run; whoever delivers arrivals otherwise than by progress holds it too.
   SpinLock& progress_lock() { return progress_lock_; }
 
-  /// Counts looks of program threads for completions: the engine thread stays out of the way while this moves.
+  /// Counts looks of program threads for completions: the engine thread stays out of the way while this
+  /// moves.
   uint32_t program_polls() const { return program_polls_.load(std::memory_order_relaxed); }
   std::atomic<uint32_t>& program_poll_count() { return program_polls_; }
   void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
@@ -145,6 +148,7 @@ class Engine final : public wire::Receiver {
   const Clock& clock_;
   Published& published_;
   KeyTable keys_;
+  ObjectBoard object_board_{published_};
 
   // Queue pairs by block and index. Readers are inside an AccessScope; destroy waits for
   // them.

@@ -14,10 +14,11 @@
 
 namespace verbatim::engine {
 
-inline constexpr uint32_t kKeysMax = 1u << 22;  ///< memory keys of one process; index 0 is never used
-inline constexpr uint32_t kQpBlock = 1u << 14;  ///< queue pairs that one slot's number space holds
-inline constexpr uint32_t kQpBlocksMax = 8;     ///< slots one process may hold
-inline constexpr uint32_t kReasonsMax = 256;    ///< error reasons kept
+inline constexpr uint32_t kKeysMax = 1u << 22;   ///< memory keys of one process; index 0 is never used
+inline constexpr uint32_t kQpBlock = 1u << 14;   ///< queue pairs that one slot's number space holds
+inline constexpr uint32_t kQpBlocksMax = 8;      ///< slots one process may hold
+inline constexpr uint32_t kReasonsMax = 256;     ///< error reasons kept
+inline constexpr uint32_t kShownMax = 1u << 14;  ///< objects of commands that are shown
 
 /// A queue pair number: process slot in bits 23..14, index in bits 13..0.
 inline constexpr uint32_t qpn_slot(uint32_t qpn) { return (qpn >> 14) & 0x3ff; }
@@ -32,6 +33,7 @@ struct PublishedHeader {
   char program[32];                                 ///< name, NUL terminated
   std::atomic<uint64_t> reason_count;  ///< reasons ever recorded; the newest kReasonsMax are kept
   std::atomic<uint32_t> objects[8];    ///< live counts: contexts, PDs, MRs, CQs, QPs, SRQs, AHs, channels
+  std::atomic<uint32_t> shown_end;     ///< no object of commands is shown from here on
 };
 
 /// A memory key. 64 bytes.
@@ -82,12 +84,21 @@ struct Reason {
 };
 static_assert(sizeof(Reason) == 256);
 
+/// An object that a program has made by commands.
+struct PublishedObject {
+  std::atomic<uint32_t> shown;  ///< 0: none here; written last
+  uint32_t number;
+  char kind[24];  ///< "MKEY", "UMEM"; NUL terminated
+};
+static_assert(sizeof(PublishedObject) == 32);
+
 /// The whole area.
 struct Published {
   PublishedHeader header;
   alignas(4096) Reason reasons[kReasonsMax];
   alignas(4096) PublishedQp qps[kQpBlocksMax * kQpBlock];
   alignas(4096) PublishedKey keys[kKeysMax];
+  alignas(4096) PublishedObject shown[kShownMax];
 };
 
 }  // namespace verbatim::engine

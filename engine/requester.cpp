@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint32_t kRequestsPerRun = 512;       ///< work requests one doorbell or poll executes
 constexpr uint64_t kBytesPerRun = 64ull << 20;  ///< bytes one doorbell or poll moves
+constexpr uint64_t kPacedMaxNs = 10'000'000;    ///< between two looks at a rate limit
 constexpr uint32_t kDatagramBytesMax = 4096;
 constexpr uint32_t kMulticastFanout = 256;
 
@@ -78,7 +79,7 @@ void Requester::reset() {
   index_ = sent_bytes_ = sent_until_ = 0;
   window_head_ = window_count_ = reads_ = 0;
   in_message_ = false;
-  rnr_until_ns_ = retry_at_ns_ = 0;
+  rnr_until_ns_ = retry_at_ns_ = paced_until_ns_ = 0;
   rnr_tries_ = lost_tries_ = 0;
   connect(0);
 }
@@ -136,6 +137,7 @@ Requester::Step Requester::advance() {
     case SendQueue::Fetch::kWork:
       break;
   }
+  if (rate_limit_ && paced()) return Step::kStop;
   const Opcode opcode = message.work.opcode;
   if (!in_message_ && (opcode == Opcode::kNop || opcode == Opcode::kLocalInvalidate))
     return finish_local_only(message);
@@ -147,6 +149,23 @@ Requester::Step Requester::advance() {
                       "the work queue entry was changed while its message was under way");
   if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_) return Step::kStop;
   return qp_.type() == QpType::kUd ? send_datagram(message) : send_connected(message);
+}
+
+void Requester::pace(std::shared_ptr<RateLimit> limit) {
+  std::lock_guard<SpinLock> hold(lock_);
+  rate_limit_ = std::move(limit);
+}
+
+bool Requester::paced() {
+  const uint64_t free_at_ns = rate_limit_->free_at_ns(), now_ns = engine_.clock().now_ns();
+  // Not for long: the limit may be lifted meanwhile.
+  paced_until_ns_ = free_at_ns > now_ns ? std::min(free_at_ns, now_ns + kPacedMaxNs) : 0;
+  if (paced_until_ns_ != 0) watch(paced_until_ns_);
+  return paced_until_ns_ != 0;
+}
+
+void Requester::charge(uint64_t bytes) {
+  if (rate_limit_) rate_limit_->charge(bytes, engine_.clock().now_ns());
 }
 
 Requester::Step Requester::finish_local_only(Message& message) {
@@ -267,6 +286,7 @@ Requester::Step Requester::send_connected(Message& message) {
   }
   const bool one_sided = is_write(message.work.opcode) || message.work.opcode == Opcode::kRead;
   if (one_sided && window_count_ == 0 && !in_message_ && try_direct(message)) {
+    if (is_write(message.work.opcode)) charge(message.length);
     if (message.work.opcode != Opcode::kWriteImmediate) {
       next_psn_ = wire::psn_add(next_psn_, message.packets);
       lost_tries_ = 0;
@@ -335,6 +355,7 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
   begun_opcode_ = message.work.opcode;
   begun_bytes_ = message.length;
   budget_bytes_ -= std::min<uint64_t>(budget_bytes_, segment.length);
+  if (!message.placed) charge(segment.length);
   if (!in_message_) {
     if (!reliable) return after_message(message);
     index_ = message.next_index;
@@ -396,7 +417,7 @@ void Requester::flush() {
   }
   in_message_ = false;
   sent_bytes_ = reads_ = 0;
-  rnr_until_ns_ = retry_at_ns_ = 0;
+  rnr_until_ns_ = retry_at_ns_ = paced_until_ns_ = 0;
   for (;;) {
     SendWork work;
     const char* why = nullptr;
@@ -443,6 +464,7 @@ Requester::Step Requester::send_datagram(Message& message) {
       return Step::kStop;
     }
   }
+  charge(message.length);
   return after_message(message);
 }
 

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/spinlock.h"
 #include "engine/qp_types.h"
+#include "engine/rate_limit.h"
 #include "engine/work.h"
 #include "wire/link/channel.h"
 
@@ -51,6 +52,8 @@ class Requester {
   /// Ends everything in the queue with flush errors.
   void flush();
   bool idle() const { return window_count_ == 0 && sent_bytes_ == 0 && !repeating(); }
+  /// What it sends counts for this limit from now on; nullptr: for none. Takes the lock.
+  void pace(std::shared_ptr<RateLimit> limit);
   bool watched = false;  ///< on the engine's timer list
 
   struct Message;  ///< one work request with its memory, ready to be sent (engine/message.h)
@@ -71,6 +74,8 @@ class Requester {
   void go_on();
   void note_rest();
   Step advance();
+  bool paced();
+  void charge(uint64_t bytes);
   Step send_datagram(Message& message);
   Step send_connected(Message& message);
   Step send_pieces(Message& message);
@@ -138,8 +143,10 @@ class Requester {
   uint32_t first_psn_ = 0;
   uint64_t budget_bytes_ = 0;
 
-  uint64_t rnr_until_ns_ = 0;  ///< 0: not waiting for the responder to get ready
-  uint64_t retry_at_ns_ = 0;   ///< 0: not waiting to send again what was lost
+  uint64_t rnr_until_ns_ = 0;    ///< 0: not waiting for the responder to get ready
+  uint64_t retry_at_ns_ = 0;     ///< 0: not waiting to send again what was lost
+  uint64_t paced_until_ns_ = 0;  ///< 0: not waiting for the rate limit
+  std::shared_ptr<RateLimit> rate_limit_;
   uint32_t rnr_tries_ = 0;
   uint32_t lost_tries_ = 0;
 };

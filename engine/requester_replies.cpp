@@ -295,6 +295,10 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
     if (channel_ && !channel_->alive()) lose_channel();
     run_locked();
   }
+  if (paced_until_ns_ != 0 && now_ns >= paced_until_ns_) {
+    paced_until_ns_ = 0;
+    run_locked();
+  }
   if (window_count_ > 0 && rnr_until_ns_ == 0 && retry_at_ns_ == 0) {
     if (channel_ && channel_->alive()) {
       channel_->nudge();
@@ -313,6 +317,7 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
     next = retry_at_ns_;
   else if (window_count_ > 0)
     next = now_ns + kTickNs;
+  if (paced_until_ns_ != 0) next = std::min(next, paced_until_ns_);
   watched = next != kNever;
   return next;
 }

@@ -18,10 +18,10 @@ namespace verbatim::runtime {
 
 /// A device that may be opened.
 struct DeviceEntry {
-  std::string name;      ///< "mlx5_0"
-  std::string provider;  ///< library of its host side: "mlx5"
-  uint32_t index = 0;    ///< position in the list, 0 first
-  uint64_t guid = 0;     ///< node GUID, host order
+  std::string name;                       ///< "mlx5_0"
+  std::string provider;                   ///< library of its host side: "mlx5"
+  uint32_t index = 0;                     ///< position in the list, 0 first
+  uint64_t guid = 0;                      ///< node GUID, host order
   bool data_direct = false, lag = false;  ///< as agent::DeviceConfig
 };
 

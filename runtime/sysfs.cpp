@@ -47,7 +47,8 @@ std::string key_of(const std::vector<agent::SysfsDevice>& devices) {
   if (stat("/proc/self/ns/net", &space) != 0) space.st_ino = 0;
   std::string key = agent::agent_name() + " " + std::to_string(space.st_ino);
   for (const agent::SysfsDevice& each : devices)
-    key += " " + each.name + "/" + std::to_string(each.guid) + "/" + each.firmware + (each.data_direct ? "/data-direct" : "");
+    key += " " + each.name + "/" + std::to_string(each.guid) + "/" + each.firmware +
+           (each.data_direct ? "/data-direct" : "");
   return key;
 }
 

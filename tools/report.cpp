@@ -2,6 +2,7 @@
 #include <net/if.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <ctime>
@@ -62,7 +63,10 @@ json to_json(const ProcessRow& row) {
               {"shared_receive_queues", row.shared_queues},
               {"address_handles", row.address_handles},
               {"completion_channels", row.channels},
-              {"queue_pairs", json::array()}};
+              {"queue_pairs", json::array()},
+              {"command_objects", json::array()}};
+  for (const ObjectRow& each : row.command_objects)
+    out["command_objects"].push_back({{"kind", each.kind}, {"numbers", each.numbers}});
   for (const QpRow& qp : row.queue_pairs)
     out["queue_pairs"].push_back({{"qpn", qp.qpn},
                                   {"type", qp.type},
@@ -124,6 +128,15 @@ int devices(bool as_json) {
   return 0;
 }
 
+/// "  MKEY 12: 0x000101 0x000102 ...", with as many as fit a line.
+void print(const ObjectRow& row) {
+  constexpr size_t kOnALine = 8;
+  std::printf("  %s %zu:", printable(row.kind).c_str(), row.numbers.size());
+  for (size_t i = 0; i < std::min(row.numbers.size(), kOnALine); i++)
+    std::printf(" %s", number(row.numbers[i]).c_str());
+  std::printf("%s\n", row.numbers.size() > kOnALine ? " ..." : "");
+}
+
 void print(const ProcessRow& row) {
   std::printf(
       "%s  pid %u  slot %u  contexts %u  PDs %u  MRs %u  CQs %u  SRQs %u  AHs %u  channels %u  QPs %zu\n",
@@ -135,6 +148,7 @@ void print(const ProcessRow& row) {
                 number(qp.qpn).c_str(), qp.type.c_str(), qp.state.c_str(), number(qp.remote_qpn).c_str(),
                 qp.send_messages, qp.send_bytes, qp.receive_messages, qp.receive_bytes, qp.rnr_naks,
                 qp.retries, qp.errors);
+  for (const ObjectRow& each : row.command_objects) print(each);
 }
 
 int status(bool as_json) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "agent/client.h"
@@ -91,6 +92,19 @@ void read_queue_pairs(int file, const engine::PublishedHeader& header, ProcessRo
   }
 }
 
+void read_objects(int file, const engine::PublishedHeader& header, ProcessRow& row) {
+  const uint32_t end = std::min(header.shown_end.load(), engine::kShownMax);
+  const auto objects = std::make_unique<engine::PublishedObject[]>(end);
+  if (!read_part(file, offsetof(engine::Published, shown), objects.get(), end)) return;
+  std::map<std::string, std::vector<uint32_t>> kinds;
+  for (uint32_t i = 0; i < end; i++)
+    if (objects[i].shown != 0) kinds[text_of(objects[i].kind)].push_back(objects[i].number);
+  for (auto& [kind, numbers] : kinds) {
+    std::sort(numbers.begin(), numbers.end());
+    row.command_objects.push_back({kind, std::move(numbers)});
+  }
+}
+
 ProcessRow read_process(const Answer& answer, int file) {
   ProcessRow row;
   row.slot = answer.slot;
@@ -103,6 +117,7 @@ ProcessRow read_process(const Answer& answer, int file) {
                                &row.address_handles,   &row.channels};
   for (size_t i = 0; i < 8; i++) *counts[i] = header.objects[i];
   read_queue_pairs(file, header, row);
+  read_objects(file, header, row);
   return row;
 }
 

@@ -17,6 +17,12 @@ struct QpRow {
   uint64_t send_messages, send_bytes, receive_messages, receive_bytes, rnr_naks, retries, errors;
 };
 
+/// Objects of one kind that a process has made by commands.
+struct ObjectRow {
+  std::string kind;  ///< "MKEY"
+  std::vector<uint32_t> numbers;
+};
+
 /// A live process with open devices.
 struct ProcessRow {
   uint32_t slot = 0, pid = 0;
@@ -24,6 +30,7 @@ struct ProcessRow {
   uint32_t contexts = 0, domains = 0, regions = 0, completion_queues = 0, queue_pair_count = 0,
            shared_queues = 0, address_handles = 0, channels = 0;
   std::vector<QpRow> queue_pairs;
+  std::vector<ObjectRow> command_objects;  ///< by kind
 };
 
 /// All live processes of this user that the agent knows. An empty list when no agent runs. Believes nothing

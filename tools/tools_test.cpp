@@ -9,6 +9,7 @@
 #include <random>
 
 #include "agent/test_member.h"
+#include "engine/object_board.h"
 #include "engine/published.h"
 #include "engine/qp_types.h"
 #include "engine/status.h"
@@ -157,6 +158,29 @@ TEST_F(ToolsTest, ShowsLiveProcesses) {
   EXPECT_EQ(memory, memory_of(member)) << "looking costs the process no memory";
   const Result words = verbatim("status");
   EXPECT_TRUE(has(words, "RTS    to 0x008001")) << words.output;
+}
+
+TEST_F(ToolsTest, ShowsObjectsOfCommands) {
+  Member member(sizeof(engine::Published));
+  publish_header(member, "worker");
+  EXPECT_TRUE(json::parse(verbatim("status --json").output)["processes"][0]["command_objects"].empty());
+  engine::ObjectBoard board(published(member));
+  const auto gone = board.show("EQ", 7);
+  ASSERT_TRUE(gone);
+  for (uint32_t number = 1; number <= 10; number++) ASSERT_TRUE(board.show("UMEM", number));
+  ASSERT_TRUE(board.show("UAR", 0x11));
+  board.hide(*gone);
+  const json objects = json::parse(verbatim("status --json").output)["processes"][0]["command_objects"];
+  ASSERT_EQ(2u, objects.size());
+  EXPECT_EQ("UAR", objects[0]["kind"]);
+  EXPECT_EQ(std::vector<uint32_t>{0x11}, objects[0]["numbers"].get<std::vector<uint32_t>>());
+  EXPECT_EQ(10u, objects[1]["numbers"].size());
+  ASSERT_EQ(gone, board.show("a kind with a name that is too long to show", 3)) << "its place is free again";
+  const Result words = verbatim("status");
+  EXPECT_TRUE(has(words, "  UAR 1: 0x000011\n")) << words.output;
+  EXPECT_TRUE(has(words, "  UMEM 10: 0x000001")) << words.output;
+  EXPECT_TRUE(has(words, " ...\n")) << words.output;
+  EXPECT_TRUE(has(words, "a kind with a name that 1:")) << words.output;
 }
 
 TEST_F(ToolsTest, BelievesNoProcess) {

@@ -135,6 +135,27 @@ Outcome CommandDevice::destroy_mkey(uint16_t uid, uint32_t index) {
   return hca_.destroy_mr(key.region);
 }
 
+Expected<uint32_t> CommandDevice::create_scheduling_element(uint16_t uid, const hw::SchedulingSpec& spec) {
+  const Expected<uint32_t> number = hca_.create_scheduling_element(spec);
+  if (number) scheduling_makers_[*number] = uid;
+  return number;
+}
+
+Outcome CommandDevice::modify_scheduling_element(uint16_t uid, uint32_t number, uint32_t mask,
+                                                 const hw::SchedulingSpec& spec) {
+  const auto found = scheduling_makers_.find(number);
+  if (found == scheduling_makers_.end() || found->second != uid) return nobodys("scheduling element", number);
+  return hca_.modify_scheduling_element(number, mask, spec);
+}
+
+Outcome CommandDevice::destroy_scheduling_element(uint16_t uid, uint32_t number) {
+  const auto found = scheduling_makers_.find(number);
+  if (found == scheduling_makers_.end() || found->second != uid) return nobodys("scheduling element", number);
+  Outcome destroyed = hca_.destroy_scheduling_element(number);
+  if (destroyed) scheduling_makers_.erase(found);
+  return destroyed;
+}
+
 Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
   QpObject* qp = visible(numbers_.qps, uid, qpn);
   if (!qp) return nobodys("queue pair", qpn);

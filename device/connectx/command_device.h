@@ -36,6 +36,11 @@ class CommandDevice final : public prm::CommandUnit {
   Expected<prm::MkeySpec> query_mkey(uint16_t uid, uint32_t index) override;
   Outcome destroy_mkey(uint16_t uid, uint32_t index) override;
 
+  Expected<uint32_t> create_scheduling_element(uint16_t uid, const hw::SchedulingSpec& spec) override;
+  Outcome modify_scheduling_element(uint16_t uid, uint32_t number, uint32_t mask,
+                                    const hw::SchedulingSpec& spec) override;
+  Outcome destroy_scheduling_element(uint16_t uid, uint32_t number) override;
+
   Expected<prm::QpFacts> query_qp(uint16_t uid, uint32_t qpn) override;
   Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes, uint32_t mask) override;
 
@@ -64,6 +69,7 @@ class CommandDevice final : public prm::CommandUnit {
   ObjectNumbers& numbers_;
   Plain uars_, domains_;
   std::unordered_map<uint32_t, Mkey> mkeys_;  ///< by index
+  std::unordered_map<uint32_t, uint16_t> scheduling_makers_;
 };
 
 }  // namespace verbatim::connectx

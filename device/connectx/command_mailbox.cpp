@@ -7,10 +7,13 @@
 #include "device/connectx/connectx_hca.h"
 #include "device/connectx/memory_range.h"
 #include "device/connectx/prm/command_table.h"
+#include "device/connectx/prm/object_life.h"
 
 namespace verbatim::connectx {
 
 namespace {
+
+constexpr std::string_view kUmem = "UMEM";
 
 /// With what the program finds in its mailbox, so that it can be looked up.
 std::string told(const prm::Result& result) {
@@ -25,8 +28,29 @@ std::string told(const prm::Result& result) {
 void ConnectxHca::execute(std::span<const uint8_t> in, std::span<uint8_t> out) {
   const std::lock_guard hold(numbers_.lock);
   const prm::Reply reply = prm::command_table().execute(commands_, in, out);
-  if (reply.result.ok()) return;
+  if (reply.result.ok()) {
+    const prm::CommandInfo& command = *reply.command;
+    const std::string_view kind = prm::object_kind(command);
+    const uint32_t number = prm::object_number(command, in, out);
+    if (command.undo != 0)
+      show_object(kind, number);
+    else if (command.kind == prm::Kind::kDestroy)
+      hide_object(kind, number);
+    return;
+  }
   explain(0, static_cast<int>(engine::kRefusal | EREMOTEIO), told(reply.result).c_str());
+}
+
+void ConnectxHca::show_object(std::string_view kind, uint32_t number) {
+  if (const auto place = engine_.object_board().show(kind, number))
+    shown_[{std::string(kind), number}] = *place;
+}
+
+void ConnectxHca::hide_object(std::string_view kind, uint32_t number) {
+  const auto found = shown_.find({std::string(kind), number});
+  if (found == shown_.end()) return;
+  engine_.object_board().hide(found->second);
+  shown_.erase(found);
 }
 
 Expected<hw::Umem*> ConnectxHca::create_umem(const hw::UmemSpec& spec) {
@@ -45,6 +69,7 @@ Expected<hw::Umem*> ConnectxHca::create_umem(const hw::UmemSpec& spec) {
   if ((umem->number = numbers_.umem_numbers.take()) == 0)
     return Error{ENOMEM, "all umems of the device are in use"};
   numbers_.umems[umem->number] = umem.get();
+  show_object(kUmem, umem->number);
   return static_cast<hw::Umem*>(umem.release());
 }
 
@@ -53,6 +78,7 @@ Outcome ConnectxHca::destroy_umem(hw::Umem* face) {
   const std::lock_guard hold(numbers_.lock);
   if (umem->users != 0) return Error{EBUSY, "objects still lie in the umem"};
   numbers_.umems.erase(umem->number);
+  hide_object(kUmem, umem->number);
   numbers_.umem_numbers.give_back(umem->number);
   delete umem;
   return Done{};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 
 #include "device/connectx/hardware_clock.h"
@@ -86,6 +87,7 @@ CompletionRing::CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSi
     : ring_(spec.ring),
       doorbell_(spec.doorbell),
       ignore_overrun_(spec.ignore_overrun),
+      real_time_(spec.real_time),
       face_(face),
       sink_(sink),
       overrun_alarm_(overrun_alarm) {}
@@ -115,6 +117,14 @@ T* CompletionRing::claim() {
   return nullptr;
 }
 
+uint64_t CompletionRing::timestamp() const {
+  if (!real_time_) [[likely]]
+    return hardware_ticks();
+  timespec wall;
+  clock_gettime(CLOCK_REALTIME, &wall);
+  return static_cast<uint64_t>(wall.tv_sec) << 32 | static_cast<uint64_t>(wall.tv_nsec);
+}
+
 void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited) {
   const uint8_t owner = produced_ / ring_.entries & 1;
   const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? kCqeSolicited : 0) | owner);
@@ -137,7 +147,7 @@ void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint
   if (!cqe) return;
   cqe->user_index = user_index;
   cqe->byte_count = bytes;
-  cqe->timestamp = hardware_ticks();
+  cqe->timestamp = timestamp();
   cqe->opcode_qpn = opcode_qpn;
   cqe->wqe_counter = counter;
   publish(cqe->opcode_owner, kCqeRequest, false);
@@ -151,7 +161,7 @@ void CompletionRing::push_receive(const Received& received) {
   cqe->user_index = received.user_index;
   cqe->immediate = Be32::from_raw(received.immediate_raw);
   cqe->byte_count = received.bytes;
-  cqe->timestamp = hardware_ticks();
+  cqe->timestamp = timestamp();
   cqe->opcode_qpn = received.qpn;
   cqe->wqe_counter = received.counter;
   publish(cqe->opcode_owner, received.cqe_opcode, received.solicited);

@@ -43,18 +43,19 @@ class CompletionRing {
   std::byte* entry(uint32_t index) const;
   template <class T>
   T* claim();
+  uint64_t timestamp() const;
   void publish(uint8_t& last_byte, uint8_t opcode, bool solicited);
   void raise(bool solicited);
   bool special(uint32_t index) const;
 
   hw::QueueMemory ring_;
   uint32_t* doorbell_;
-  const bool ignore_overrun_;
+  const bool ignore_overrun_, real_time_;
   hw::Cq& face_;
   hw::EventSink& sink_;
   std::atomic<bool>& overrun_alarm_;
   SpinLock lock_;
-  uint32_t produced_ = 0;        ///< running index of the next entry
+  uint32_t produced_ = 0;  ///< running index of the next entry
   enum class Armed : uint8_t { kNo, kAny, kSolicited } armed_ = Armed::kNo;
   uint64_t armed_word_ = UINT64_MAX;  ///< the arm word taken in last; none yet
   std::atomic<bool> overrun_{false};

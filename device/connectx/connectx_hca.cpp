@@ -39,6 +39,7 @@ ConnectxHca::~ConnectxHca() {
   while (QpObject* qp = qps_.first()) (void)destroy_qp(qp);
   while (MrObject* mr = mrs_list_.first()) (void)destroy_mr(mr);
   commands_.destroy_leftovers();
+  for (const auto& [object, place] : shown_) engine_.object_board().hide(place);
 }
 
 void ConnectxHca::count(int kind, int change) {
@@ -200,6 +201,8 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
     std::lock_guard<std::mutex> hold(cq->lock);
     cq->users.push_back(qp.get());
   }
+  if (limits_.lag_ports > 1)
+    qp->lag_port = static_cast<uint8_t>(1 + lag_turn_.fetch_add(1) % limits_.lag_ports);
   count(4, 1);
   const std::scoped_lock hold(numbers_.lock, lock_);
   qps_.add(qp.get());
@@ -217,6 +220,7 @@ Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
   // Whoever is failing the users of an overrun queue has finished with this one, or will pass it over.
   qp->ending = true;
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) std::lock_guard<std::mutex> pass(cq->lock);
+  scheduling_.detach(*qp);
   engine_.destroy_queue_pair(qp->queue_pair);
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
     std::lock_guard<std::mutex> hold(cq->lock);
@@ -237,6 +241,33 @@ Outcome ConnectxHca::modify_qp(hw::Qp* face, const hw::QpAttributes& attributes,
     qp->receive.reset();
   }
   return done;
+}
+
+Outcome ConnectxHca::schedule_qp(hw::Qp* face, uint32_t request_leaf, uint32_t response_leaf) {
+  auto* qp = static_cast<QpObject*>(face);
+  const hw::QpState state = qp->queue_pair->state();
+  if (state != hw::QpState::kInit && state != hw::QpState::kRts)
+    return Error{EOPNOTSUPP, "a queue pair is scheduled in INIT or RTS only"};
+  if (response_leaf != 0 && qp->spec.type != hw::QpType::kRc)
+    return Error{EINVAL, "only a queue pair of type RC has responses to schedule"};
+  return scheduling_.attach(*qp, request_leaf, response_leaf);
+}
+
+Expected<uint8_t> ConnectxHca::lag_port(hw::Qp* face) {
+  const uint8_t port = static_cast<QpObject*>(face)->lag_port;
+  if (port == 0) return Error{EOPNOTSUPP, "the device's ports form no LAG"};
+  return port;
+}
+
+Outcome ConnectxHca::set_lag_port(hw::Qp* face, uint8_t port) {
+  auto* qp = static_cast<QpObject*>(face);
+  if (limits_.lag_ports <= 1) return Error{EOPNOTSUPP, "the device's ports form no LAG"};
+  if (qp->queue_pair->state() != hw::QpState::kRts)
+    return Error{EOPNOTSUPP, "a queue pair changes its port of a LAG in RTS only"};
+  if (port == 0 || port > limits_.lag_ports)
+    return Error{EINVAL, "the LAG has ports 1 to " + std::to_string(limits_.lag_ports)};
+  qp->lag_port = port;
+  return Done{};
 }
 
 hw::QpAttributes ConnectxHca::query_qp(hw::Qp* face) {

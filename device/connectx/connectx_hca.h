@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "device/connectx/command_device.h"
 #include "device/connectx/device_memory.h"
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/objects.h"
+#include "device/connectx/scheduling.h"
 
 namespace verbatim::connectx {
 
 /// Which one of several devices this is.
 struct Identity {
-  std::string name;        ///< mlx5_0
-  uint64_t node_guid = 0;  ///< host order
+  std::string name;                ///< mlx5_0
+  uint64_t node_guid = 0;          ///< host order
   std::string data_direct_path{};  ///< as hw::Limits
   uint32_t lag_ports = 0;
 };
@@ -66,6 +70,21 @@ class ConnectxHca final : public hw::Hca {
   Outcome modify_qp(hw::Qp*, const hw::QpAttributes&, uint32_t mask) override;
   hw::QpAttributes query_qp(hw::Qp*) override;
 
+  Expected<uint32_t> create_scheduling_element(const hw::SchedulingSpec& spec) override {
+    return scheduling_.create(spec);
+  }
+  Outcome modify_scheduling_element(uint32_t number, uint32_t mask, const hw::SchedulingSpec& spec) override {
+    return scheduling_.modify(number, mask, spec);
+  }
+  Outcome destroy_scheduling_element(uint32_t number) override { return scheduling_.destroy(number); }
+  Outcome schedule_qp(hw::Qp*, uint32_t request_leaf, uint32_t response_leaf) override;
+  Expected<uint16_t> take_pacing(const hw::PacingSpec& spec, bool dedicated) override {
+    return pacing_.take(spec, dedicated);
+  }
+  Outcome give_back_pacing(uint16_t index) override { return pacing_.give_back(index); }
+  Expected<uint8_t> lag_port(hw::Qp*) override;
+  Outcome set_lag_port(hw::Qp*, uint8_t port) override;
+
   Outcome attach_multicast(hw::Qp*, const Gid&) override;
   Outcome detach_multicast(hw::Qp*, const Gid&) override;
 
@@ -81,9 +100,12 @@ class ConnectxHca final : public hw::Hca {
   void explain(uint32_t qpn, int status, const char* text) override { engine_.explain(qpn, status, 0, text); }
 
  private:
-  Expected<hw::Mr*> make_mr(const hw::MrSpec& spec, uint32_t device_access, std::optional<uint8_t> variant = {});
+  Expected<hw::Mr*> make_mr(const hw::MrSpec& spec, uint32_t device_access,
+                            std::optional<uint8_t> variant = {});
   Outcome check_mr(const hw::MrSpec& spec) const;
   void fail_overrun();
+  void show_object(std::string_view kind, uint32_t number);
+  void hide_object(std::string_view kind, uint32_t number);
   void count(int kind, int change);
 
   engine::Engine& engine_;
@@ -95,9 +117,14 @@ class ConnectxHca final : public hw::Hca {
   LinkedList<QpObject> qps_;
   LinkedList<MrObject> mrs_list_;
   DeviceMemory device_memory_{limits_};
+  SchedulingTree scheduling_{limits_};
+  PacingTable pacing_{limits_};
+  std::atomic<uint32_t> lag_turn_{0};  ///< queue pairs take turns over the ports of a LAG
   std::atomic<uint32_t> pds_{0};
   uint32_t cq_count_ = 0, srq_count_ = 0;
   NumberSpace cq_numbers_, srq_numbers_;
+  /// Where objects of commands are shown to other processes; guarded by numbers_.lock.
+  std::map<std::pair<std::string, uint32_t>, uint32_t> shown_;
   ObjectNumbers numbers_;  ///< its lock is taken before all others
   CommandDevice commands_{*this, numbers_};
 };

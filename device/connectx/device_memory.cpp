@@ -97,7 +97,8 @@ void describe_device_memory(hw::Limits& limits) {
 }
 
 OwnPages::OwnPages(size_t bytes) : bytes_(bytes) {
-  void* made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* made =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   base_ = made == MAP_FAILED ? nullptr : static_cast<std::byte*>(made);
 }
 
@@ -164,7 +165,8 @@ Outcome locate_in_dm(hw::MrSpec& spec) {
 
 Expected<void*> map_memic_operation(hw::Dm* face, uint32_t operation) {
   auto* dm = static_cast<DmObject*>(face);
-  if (dm->kind != hw::DmKind::kMemic) return Error{EOPNOTSUPP, "this kind of device memory knows no operations"};
+  if (dm->kind != hw::DmKind::kMemic)
+    return Error{EOPNOTSUPP, "this kind of device memory knows no operations"};
   if (operation > static_cast<uint32_t>(MemicOperation::kTestAndSet))
     return Error{EOPNOTSUPP, "device memory has no operation " + std::to_string(operation)};
   return map_trapped(dm->bytes, std::make_shared<OperationTrap>(dm->pages, dm->bytes,

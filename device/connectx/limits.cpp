@@ -43,6 +43,10 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.timestamp_khz = hardware_clock_khz();
   limits.max_send_message_bytes = wire::kMessageBytesMax;
   limits.local_ack_delay = 16;
+  limits.log_max_scheduling_leaves = 10;
+  limits.pacing_entries = 127;
+  limits.pacing_min_kbps = 1;
+  limits.pacing_max_kbps = 100'000'000;
   return limits;
 }
 

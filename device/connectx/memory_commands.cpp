@@ -67,7 +67,7 @@ Outcome ConnectxHca::check_mr(const hw::MrSpec& spec) const {
 }
 
 Expected<hw::Mr*> ConnectxHca::make_mr(const hw::MrSpec& spec, uint32_t device_access,
-                                        std::optional<uint8_t> variant) {
+                                       std::optional<uint8_t> variant) {
   Expected<uint32_t> key = engine_.keys().create(key_spec(spec, device_access), variant);
   if (!key) return key.error();
   auto* mr = new MrObject;

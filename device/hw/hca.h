@@ -92,6 +92,7 @@ struct CqSpec {
     /// Doorbell record: big-endian 32-bit words; [0] consumer index, [1] arm (command and sequence), as the device defines.
     uint32_t* doorbell = nullptr;
     bool ignore_overrun = false;
+    bool real_time = false;  ///< entries tell the wall clock: seconds << 32 | nanoseconds
     void* owner = nullptr;
 };
 
@@ -133,6 +134,21 @@ struct UmemSpec {
     uint32_t access = 0;   ///< engine::Access
 };
 
+/// An element of the tree that decides who may send: queue pairs are attached to leaves.
+struct SchedulingSpec {
+    bool leaf = false;
+    uint32_t parent = 0;    ///< number of an element that is no leaf; 0: none, it is a root
+    uint32_t share = 0;     ///< weight among its siblings; nothing is scarce here that it would divide
+    uint32_t max_mbps = 0;  ///< of all below it together, averaged; 0: no limit
+};
+
+/// An entry of the table of rates.
+struct PacingSpec {
+    uint32_t rate_kbps = 0;
+    uint32_t burst_bytes = 0, packet_bytes = 0;
+    bool operator==(const PacingSpec&) const = default;
+};
+
 /// What ibv_query_device_ex and the like report. Only what works.
 struct Limits {
     std::string firmware;         ///< "22.39.1002"
@@ -155,6 +171,8 @@ struct Limits {
     uint32_t max_pkeys = 0;
     uint32_t timestamp_khz = 0;
     uint32_t max_send_message_bytes = 0;
+    uint32_t log_max_scheduling_leaves = 0;
+    uint32_t pacing_entries = 0, pacing_min_kbps = 0, pacing_max_kbps = 0;
     uint8_t local_ack_delay = 0;  ///< a response takes up to 4.096 us * 2^this
 };
 
@@ -231,6 +249,24 @@ public:
     /// queue indices; the host side then resets its own and the doorbell record.
     virtual Outcome modify_qp(Qp*, const QpAttributes&, uint32_t mask) = 0;
     virtual QpAttributes query_qp(Qp*) = 0;
+
+    /// Its number.
+    virtual Expected<uint32_t> create_scheduling_element(const SchedulingSpec&) = 0;
+    enum Reschedule : uint32_t { kShare = 1, kRate = 2 };
+    virtual Outcome modify_scheduling_element(uint32_t number, uint32_t mask, const SchedulingSpec&) = 0;
+    /// EBUSY: elements or queue pairs are below it.
+    virtual Outcome destroy_scheduling_element(uint32_t number) = 0;
+    /// What the queue pair sends counts for the leaf of requests; 0: for none. Responses are as fast as requests ask.
+    virtual Outcome schedule_qp(Qp*, uint32_t request_leaf, uint32_t response_leaf) = 0;
+
+    /// Index of an entry with this rate, from 1 on; one that is not dedicated is shared by all who ask for the same.
+    /// ENOSPC: the table is full.
+    virtual Expected<uint16_t> take_pacing(const PacingSpec&, bool dedicated) = 0;
+    virtual Outcome give_back_pacing(uint16_t index) = 0;
+
+    /// The physical port of a LAG that the queue pair sends from, 1 or 2.
+    virtual Expected<uint8_t> lag_port(Qp*) = 0;
+    virtual Outcome set_lag_port(Qp*, uint8_t port) = 0;
 
     virtual Outcome attach_multicast(Qp*, const Gid&) = 0;
     virtual Outcome detach_multicast(Qp*, const Gid&) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Opening and closing a device.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,8 +47,10 @@ int open_parts(Context& context, Device& device) {
   context.opened = std::move(*opened);
   context.hca = &context.opened->hca();
   fill_public_part(context, device);
-  // Programs pass the command descriptor around; it leads nowhere.
-  context.verbs.context.cmd_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  // Programs pass the command descriptor around, and map pages of devices from it. It takes no commands.
+  int& commands = context.verbs.context.cmd_fd;
+  commands = ::memfd_create("verbatim-device", MFD_CLOEXEC);
+  if (commands < 0) commands = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   return context.provider->open(context);
 }
 

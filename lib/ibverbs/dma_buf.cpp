@@ -10,8 +10,8 @@
 namespace verbatim::verbs {
 namespace {
 
-constexpr uint32_t kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                             IBV_ACCESS_REMOTE_ATOMIC;
+constexpr uint32_t kAccess =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 const char* check(uint64_t offset, size_t length, uint64_t iova, uint32_t& access) {
   static const uint64_t in_page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) - 1;

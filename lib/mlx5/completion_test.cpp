@@ -162,6 +162,52 @@ TEST(ExtendedPolling, ReadsEntriesInPlace) {
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
 
+// A queue for the wall clock alone has it in its entries: seconds, then nanoseconds.
+TEST(ExtendedPolling, RealTimeIsInTheEntry) {
+  Device device;
+  ibv_cq_init_attr_ex init{};
+  init.cqe = 4;
+  init.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  ibv_cq_ex* cq = ibv_create_cq_ex(device.context, &init);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp_init_attr attr{};
+  attr.send_cq = attr.recv_cq = ibv_cq_ex_to_cq(cq);
+  attr.cap = {8, 8, 1, 1, 0};
+  attr.qp_type = IBV_QPT_RC;
+  ibv_qp* qp = ibv_create_qp(device.pd, &attr);
+  ASSERT_NE(qp, nullptr);
+  mlx5dv_cq raw{};
+  mlx5dv_obj obj{};
+  obj.cq = {attr.send_cq, &raw};
+  ASSERT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ), 0);
+  mlx5dv_context about{};
+  ASSERT_EQ(mlx5dv_query_device(device.context, &about), 0);
+  EXPECT_TRUE(about.flags & MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS);
+  ASSERT_EQ(to_init(qp), 0);
+  ASSERT_EQ(to_ready(qp, qp->qp_num), 0);
+  const auto before = static_cast<uint64_t>(time(nullptr));
+  ibv_sge piece = device.piece(0, 8);
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.rdma = {piece.addr, piece.lkey};
+  ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+  ibv_poll_cq_attr how{};
+  int found = ENOENT;
+  for (int i = 0; i < 1'000'000 && found != 0; i++) found = ibv_start_poll(cq, &how);
+  ASSERT_EQ(found, 0);
+  const uint64_t entry = be64toh(static_cast<mlx5_cqe64*>(raw.buf)->timestamp);
+  EXPECT_GE(entry >> 32, before);
+  EXPECT_LE(entry >> 32, before + 5);
+  EXPECT_LT(entry & 0xffffffff, 1'000'000'000u);
+  EXPECT_EQ(ibv_wc_read_completion_wallclock_ns(cq), (entry >> 32) * 1'000'000'000 + (entry & 0xffffffff));
+  ibv_end_poll(cq);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(ibv_destroy_cq(attr.send_cq), 0);
+}
+
 TEST(Direct, ShowsTheQueues) {
   Device device;
   Pair pair(device);
@@ -186,7 +232,7 @@ TEST(Direct, ShowsTheQueues) {
   auto* cqe = static_cast<mlx5_cqe64*>(cq.buf);
   EXPECT_EQ(mlx5dv_get_cqe_opcode(cqe), MLX5_CQE_REQ);
   EXPECT_EQ(be32toh(cq.dbrec[0]), 1u);
-  EXPECT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_DM), EOPNOTSUPP);
+  EXPECT_EQ(mlx5dv_init_obj(&obj, uint64_t{1} << 40), EOPNOTSUPP);
 }
 
 }  // namespace

@@ -66,6 +66,9 @@ verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_att
   spec.ring = describe(*cq->ring);
   spec.doorbell = cq->doorbell;
   spec.ignore_overrun = flags_given && (attributes.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
+  constexpr uint64_t kWallClock = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  spec.real_time = cq->real_time =
+      extended && (attributes.wc_flags & (kWallClock | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) == kWallClock;
   spec.owner = static_cast<verbs::CompletionQueue*>(cq.get());
   cq->hca = context.hca;
   cq->polls = &context.hca->program_polls();

@@ -42,6 +42,10 @@ Outcome allowed_about(const char* call, prm::Kind kind, const Boxes& boxes, cons
 /// Sends a mailbox. 0, or EREMOTEIO if the device refuses: `out` says why.
 int send(verbs::Context& context, std::span<const uint8_t> in, std::span<uint8_t> out);
 
+/// A number for a doorbell page of the device, and its end.
+Expected<uint32_t> take_page_number(verbs::Context& context);
+void give_page_number_back(verbs::Context& context, uint32_t number);
+
 /// What is known of all commands.
 const prm::CommandTable& known_commands();
 

@@ -63,21 +63,6 @@ mlx5dv_devx_umem* register_memory(ibv_context* public_context, const mlx5dv_devx
   return &umem.release()->shown;
 }
 
-Expected<uint32_t> take_number(verbs::Context& context) {
-  uint8_t in[prm::AllocUarIn::kBits / 8] = {}, out[prm::AllocUarOut::kBits / 8] = {};
-  prm::Writer<prm::AllocUarIn>(in).set(prm::AllocUarIn::opcode, prm::AllocUar::kOpcode);
-  if (const int error = send(context, in, out)) return Error{error, "the device has no UAR left"};
-  return prm::View<prm::AllocUarOut>(out)[prm::AllocUarOut::uar];
-}
-
-void give_number_back(verbs::Context& context, uint32_t number) {
-  uint8_t in[prm::DeallocUarIn::kBits / 8] = {}, out[prm::DeallocUarOut::kBits / 8] = {};
-  const prm::Writer<prm::DeallocUarIn> box(in);
-  box.set(prm::DeallocUarIn::opcode, prm::DeallocUar::kOpcode);
-  box.set(prm::DeallocUarIn::uar, number);
-  static_cast<void>(send(context, in, out));
-}
-
 mlx5dv_devx_uar* alloc_uar(verbs::Context& context, uint32_t flags) {
   if (flags != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && flags != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
     return verbs::refuse_pointer(context, EOPNOTSUPP, "mlx5dv_devx_alloc_uar: unknown kind of page");
@@ -86,7 +71,7 @@ mlx5dv_devx_uar* alloc_uar(verbs::Context& context, uint32_t flags) {
     errno = ENOMEM;
     return nullptr;
   }
-  const auto number = take_number(context);
+  const auto number = take_page_number(context);
   if (!number) {
     errno = number.error().code;
     return nullptr;
@@ -99,6 +84,22 @@ mlx5dv_devx_uar* alloc_uar(verbs::Context& context, uint32_t flags) {
 }
 
 }  // namespace
+
+Expected<uint32_t> take_page_number(verbs::Context& context) {
+  uint8_t in[prm::AllocUarIn::kBits / 8] = {}, out[prm::AllocUarOut::kBits / 8] = {};
+  prm::Writer<prm::AllocUarIn>(in).set(prm::AllocUarIn::opcode, prm::AllocUar::kOpcode);
+  if (const int error = send(context, in, out)) return Error{error, "the device has no UAR left"};
+  return prm::View<prm::AllocUarOut>(out)[prm::AllocUarOut::uar];
+}
+
+void give_page_number_back(verbs::Context& context, uint32_t number) {
+  uint8_t in[prm::DeallocUarIn::kBits / 8] = {}, out[prm::DeallocUarOut::kBits / 8] = {};
+  const prm::Writer<prm::DeallocUarIn> box(in);
+  box.set(prm::DeallocUarIn::opcode, prm::DeallocUar::kOpcode);
+  box.set(prm::DeallocUarIn::uar, number);
+  static_cast<void>(send(context, in, out));
+}
+
 }  // namespace verbatim::mlx5::devx
 
 using namespace verbatim;
@@ -132,7 +133,7 @@ mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* public_context, uint32_t fla
 
 void mlx5dv_devx_free_uar(mlx5dv_devx_uar* shown) {
   auto* uar = reinterpret_cast<devx::Uar*>(shown);
-  if (!uar->context->abandoned) devx::give_number_back(*uar->context, uar->shown.page_id);
+  if (!uar->context->abandoned) devx::give_page_number_back(*uar->context, uar->shown.page_id);
   delete uar;
 }
 

@@ -1,8 +1,29 @@
 // SPDX-License-Identifier: MIT
 // mlx5dv: the device behind verbs objects.
+#include <fcntl.h>
+
 #include <ctime>
 
 #include "lib/mlx5/direct.h"
+
+namespace verbatim::mlx5 {
+namespace {
+
+/// 0, or why attributes of a context are refused. Descriptors let a program in where the kernel would not;
+/// nothing is closed here.
+int check(const mlx5dv_context_attr& wanted) {
+  constexpr uint32_t kFlags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  constexpr uint64_t kMask = MLX5DV_CONTEXT_ATTR_MASK_FD_ARRAY;
+  if ((wanted.flags & ~kFlags) != 0 || (wanted.comp_mask & ~kMask) != 0) return EINVAL;
+  if (wanted.comp_mask == 0) return 0;
+  if (wanted.fds == nullptr || (wanted.fds->arr == nullptr && wanted.fds->count != 0)) return EINVAL;
+  for (uint32_t i = 0; i < wanted.fds->count; i++)
+    if (::fcntl(wanted.fds->arr[i], F_GETFD) < 0) return EBADF;
+  return 0;
+}
+
+}  // namespace
+}  // namespace verbatim::mlx5
 
 using namespace verbatim;
 using namespace verbatim::mlx5;
@@ -14,13 +35,12 @@ bool mlx5dv_is_supported(ibv_device* device) {
 }
 
 ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attributes) {
-  constexpr uint32_t kFlags = MLX5DV_CONTEXT_FLAGS_DEVX;
   if (!mlx5dv_is_supported(device)) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  if (attributes != nullptr && ((attributes->flags & ~kFlags) != 0 || attributes->comp_mask != 0)) {
-    errno = EINVAL;
+  if (const int error = attributes == nullptr ? 0 : check(*attributes)) {
+    errno = error;
     return nullptr;
   }
   ibv_context* context = ibv_open_device(device);
@@ -33,22 +53,35 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
   constexpr uint64_t kMaxClockAgeNs = 1'000'000'000;
   // What the device lacks is said by zeros: compression, software parsing, striding, tunnels, registers of
   // their own, flow actions, DC, signatures, streams, copies, cryptography. Left out is what a mask bit
-  // itself would promise: a mapped clock, a LAG, a metadata register, receive requests out of order.
+  // itself would promise: a mapped clock, a LAG, a metadata register.
   constexpr uint64_t kAnswered = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
                                  MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
                                  MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE |
                                  MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS | MLX5DV_CONTEXT_MASK_DC_ODP_CAPS |
                                  MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD | MLX5DV_CONTEXT_MASK_DCI_STREAMS |
                                  MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH | MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD |
-                                 MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM;
+                                 MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM | MLX5DV_CONTEXT_MASK_OOO_RECV_WRS;
   if (own(public_context) == nullptr) return EOPNOTSUPP;
   const uint64_t wanted = attributes->comp_mask;
   const auto clear = [wanted](uint64_t bit, auto& member) {
     if ((wanted & bit) != 0) member = {};
   };
   attributes->version = 0;
-  attributes->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1;
+  attributes->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS;
   attributes->comp_mask = wanted & kAnswered;
+  // Queue pairs may be allowed to use receive requests out of order; those here do not make use of it.
+  if ((wanted & MLX5DV_CONTEXT_MASK_OOO_RECV_WRS) != 0) {
+    const uint32_t most = own(public_context)->hca->limits().max_qp_wr;
+    attributes->ooo_recv_wrs_caps = {};
+    attributes->ooo_recv_wrs_caps.max_rc = most;
+    attributes->ooo_recv_wrs_caps.max_uc = most;
+    attributes->ooo_recv_wrs_caps.max_ud = most;
+  }
+  const uint32_t lag_ports = own(public_context)->hca->limits().lag_ports;
+  if ((wanted & MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS) != 0 && lag_ports != 0) {
+    attributes->num_lag_ports = static_cast<uint8_t>(lag_ports);
+    attributes->comp_mask |= MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS;
+  }
   clear(MLX5DV_CONTEXT_MASK_CQE_COMPRESION, attributes->cqe_comp_caps);
   clear(MLX5DV_CONTEXT_MASK_SWP, attributes->sw_parsing_caps);
   clear(MLX5DV_CONTEXT_MASK_STRIDING_RQ, attributes->striding_rq_caps);

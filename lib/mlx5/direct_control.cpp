@@ -5,20 +5,6 @@
 
 #include "lib/mlx5/direct.h"
 
-namespace verbatim::mlx5 {
-namespace {
-
-/// One link leaves the device: there is nothing to aggregate.
-int no_lag(ibv_qp* qp, const char* call) {
-  verbs::Context* context = own(qp->context);
-  if (context == nullptr) return EOPNOTSUPP;
-  return verbs::refuse(*context, EOPNOTSUPP, std::string(call) + ": the device's ports form no LAG",
-                       qp->qp_num);
-}
-
-}  // namespace
-}  // namespace verbatim::mlx5
-
 using namespace verbatim;
 using namespace verbatim::mlx5;
 
@@ -33,12 +19,20 @@ int mlx5dv_set_context_attr(ibv_context* public_context, mlx5dv_set_ctx_attr_typ
   return 0;
 }
 
-int mlx5dv_query_qp_lag_port(ibv_qp* qp, uint8_t* /*port_num*/, uint8_t* /*active_port_num*/) {
-  return no_lag(qp, "mlx5dv_query_qp_lag_port");
+// Both physical ports are up as long as the one that programs see: a queue pair sends where it is meant to.
+int mlx5dv_query_qp_lag_port(ibv_qp* qp, uint8_t* port_num, uint8_t* active_port_num) {
+  verbs::Context* context = own(qp->context);
+  if (context == nullptr) return EOPNOTSUPP;
+  const auto port = context->hca->lag_port(QueuePair::of(qp).device);
+  if (!port) return verbs::refuse(*context, port.error(), qp->qp_num);
+  *port_num = *active_port_num = *port;
+  return 0;
 }
 
-int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t /*port_num*/) {
-  return no_lag(qp, "mlx5dv_modify_qp_lag_port");
+int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t port_num) {
+  verbs::Context* context = own(qp->context);
+  if (context == nullptr) return EOPNOTSUPP;
+  return verbs::settle(*context, context->hca->set_lag_port(QueuePair::of(qp).device, port_num), qp->qp_num);
 }
 
 // The port spreads traffic over paths of a network. Packets of one host travel no such path, so that there is

@@ -41,9 +41,7 @@ REFUSE(mlx5dv_devx_wq_modify)
 REFUSE(mlx5dv_devx_wq_query)
 REFUSE_POINTER(mlx5dv_dr_action_create_dest_devx_tir)
 
-// Emulation doorbells.
-REFUSE_POINTER(mlx5dv_alloc_var)
-REFUSE_QUIETLY(mlx5dv_free_var)
+// Sharing emulation doorbells.
 REFUSE(mlx5dv_var_export)
 REFUSE_POINTER(mlx5dv_var_import)
 REFUSE_QUIETLY(mlx5dv_var_unimport)
@@ -69,19 +67,6 @@ REFUSE_QUIETLY(_mlx5dv_get_export_sizes)
 REFUSE_POINTER(mlx5dv_create_wq)
 REFUSE(mlx5dv_dci_stream_id_reset)
 REFUSE(mlx5dv_qp_cancel_posted_send_wrs)
-
-// Packet pacing.
-REFUSE_POINTER(mlx5dv_pp_alloc)
-REFUSE_QUIETLY(mlx5dv_pp_free)
-
-// Schedulers.
-REFUSE(mlx5dv_modify_qp_sched_elem)
-REFUSE_POINTER(mlx5dv_sched_leaf_create)
-REFUSE(mlx5dv_sched_leaf_destroy)
-REFUSE(mlx5dv_sched_leaf_modify)
-REFUSE_POINTER(mlx5dv_sched_node_create)
-REFUSE(mlx5dv_sched_node_destroy)
-REFUSE(mlx5dv_sched_node_modify)
 
 // Software steering.
 REFUSE_POINTER(mlx5dv_dr_action_create_aso)

@@ -8,8 +8,8 @@ namespace verbatim::mlx5 {
 namespace {
 
 constexpr size_t kDoorbellOffset = 0x800;  ///< of the send doorbell in a UAR page
-constexpr uint64_t kShown = MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_DM |
-                            MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
+constexpr uint64_t kShown =
+    MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_DM | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
 
 int show(ibv_qp* in, mlx5dv_qp& out) {
   QueuePair& qp = QueuePair::of(in);

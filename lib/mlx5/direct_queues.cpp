@@ -32,8 +32,7 @@ Error check(const mlx5dv_qp_init_attr& special) {
       MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
   constexpr uint32_t kRaw = MLX5DV_QP_CREATE_TUNNEL_OFFLOADS | MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC |
                             MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC;
-  constexpr uint32_t kLacking =
-      MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE | MLX5DV_QP_CREATE_SIG_PIPELINING | MLX5DV_QP_CREATE_OOO_DP;
+  constexpr uint32_t kLacking = MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE | MLX5DV_QP_CREATE_SIG_PIPELINING;
   if ((special.comp_mask & ~kKnown) != 0) return {EINVAL, "mlx5dv_create_qp: unknown bits in comp_mask"};
   if ((special.comp_mask & (MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)) != 0)
     return {EOPNOTSUPP, "mlx5dv_create_qp: the device has no dynamically connected queue pairs"};
@@ -41,15 +40,14 @@ Error check(const mlx5dv_qp_init_attr& special) {
     return {EOPNOTSUPP, "mlx5dv_create_qp: send_ops_flags ask for operations that the device does not have"};
   if ((special.comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) == 0) return {};
   const uint32_t flags = special.create_flags;
-  if ((flags & ~(kScatter | kRaw | kLacking)) != 0) return {EINVAL, "mlx5dv_create_qp: unknown create_flags"};
+  if ((flags & ~(kScatter | kRaw | kLacking | MLX5DV_QP_CREATE_OOO_DP)) != 0)
+    return {EINVAL, "mlx5dv_create_qp: unknown create_flags"};
   if ((flags & kScatter) == kScatter)
     return {EINVAL, "mlx5dv_create_qp: create_flags forbid and allow payloads in completions"};
   if ((flags & kRaw) != 0)
     return {EOPNOTSUPP, "mlx5dv_create_qp: create_flags ask for what only raw packet queue pairs have"};
   if ((flags & kLacking) != 0)
-    return {EOPNOTSUPP,
-            "mlx5dv_create_qp: the device has no packet based credits, signature pipelining or receive out "
-            "of order"};
+    return {EOPNOTSUPP, "mlx5dv_create_qp: the device has no packet based credits or signature pipelining"};
   return {};
 }
 

@@ -78,13 +78,15 @@ uint32_t read_flow_tag(ibv_cq_ex* cq) {
   return is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4)) ? cqe.opcode_qpn >> 24 : 0;
 }
 
-// The device's clock and the wall clock, read together now, give the distance to the moment of the
-// completion.
+// Where the entry does not tell it: the device's clock and the wall clock, read together now, give the
+// distance to the moment of the completion.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* public_cq) {
   const CompletionQueue& cq = CompletionQueue::of(public_cq);
+  const uint64_t entry = cq.current->timestamp;
+  if (cq.real_time) return (entry >> 32) * 1'000'000'000u + (entry & 0xffffffff);
   timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
-  const uint64_t age_ticks = cq.hca->hardware_clock() - cq.current->timestamp;
+  const uint64_t age_ticks = cq.hca->hardware_clock() - entry;
   const uint64_t now_ns =
       static_cast<uint64_t>(wall.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(wall.tv_nsec);
   return now_ns -

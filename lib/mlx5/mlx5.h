@@ -107,6 +107,7 @@ struct CompletionQueue : verbs::CompletionQueue {
   const connectx::Cqe* current = nullptr;  ///< of an extended queue between start_poll and end_poll
   QueuePair* current_qp = nullptr;
   uint64_t clock_khz = 0;
+  bool real_time = false;                              ///< its entries tell the wall clock
   std::vector<std::unique_ptr<CompletionRing>> rings;  ///< the present one and former ones
   DoorbellRecord record;
   verbs::ProtectionDomain* domain = nullptr;  ///< with allocators, or nullptr

@@ -26,7 +26,9 @@ struct MemorySource {
   bool is_heap() const { return domain == nullptr && allocators.alloc == nullptr; }
 };
 
-/// Memory of a queue: from the allocators that its source has, else from the heap. Freed with the object.
+/// Memory of a queue: from the allocators that its source has, else from where MLX_QP_ALLOC_TYPE (_CQ_,
+/// _SRQ_) says: HUGE pages only, PREFER_HUGE or ALL where there are some; otherwise from the heap. Freed with
+/// the object.
 class QueueMemory {
  public:
   QueueMemory() = default;
@@ -38,6 +40,7 @@ class QueueMemory {
     std::swap(domain_, other.domain_);
     std::swap(allocators_, other.allocators_);
     std::swap(given_, other.given_);
+    std::swap(huge_bytes_, other.huge_bytes_);
     return *this;
   }
   ~QueueMemory();
@@ -48,12 +51,15 @@ class QueueMemory {
   size_t bytes() const { return bytes_; }
 
  private:
+  bool map_huge(size_t bytes);
+
   std::byte* base_ = nullptr;
   size_t bytes_ = 0;
   MemoryUse use_{};
   verbs::ProtectionDomain* domain_ = nullptr;  ///< whose allocator it came from
   mlx5dv_ctx_allocators allocators_{};         ///< or those of a context
   void* given_ = nullptr;                      ///< what they gave
+  size_t huge_bytes_ = 0;                      ///< mapped in huge pages; 0: not so
 };
 
 /// The two words through which queue positions are told to the device: beside the queue's state, unless the

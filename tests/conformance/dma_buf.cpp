@@ -3,11 +3,9 @@
 // by way of a Data Direct function.
 #include <infiniband/mlx5dv.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -133,8 +131,8 @@ TEST(DmaBufRegions, UmemsOfCommands) {
   ibv_free_device_list(list);
   ASSERT_NE(context, nullptr);
   const File file;
-  mlx5dv_devx_umem_in wanted{reinterpret_cast<void*>(4096), 8192, IBV_ACCESS_LOCAL_WRITE, ~0ull,
-                             MLX5DV_UMEM_MASK_DMABUF, file.fd};
+  mlx5dv_devx_umem_in wanted{reinterpret_cast<void*>(4096), 8192,   IBV_ACCESS_LOCAL_WRITE, ~0ull,
+                             MLX5DV_UMEM_MASK_DMABUF,       file.fd};
   mlx5dv_devx_umem* umem = mlx5dv_devx_umem_reg_ex(context, &wanted);
   ASSERT_NE(umem, nullptr);
   EXPECT_NE(umem->umem_id, 0u);
@@ -150,29 +148,15 @@ TEST(DataDirect, IsNotThereByDefault) {
   const File file;
   char path[64];
   EXPECT_EQ(mlx5dv_get_data_direct_sysfs_path(self.context, path, sizeof path), ENODEV);
-  EXPECT_EQ(mlx5dv_reg_dmabuf_mr(self.pd, 0, 4096, 0, file.fd, kAllRights,
-                                 MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT),
-            nullptr);
+  EXPECT_EQ(
+      mlx5dv_reg_dmabuf_mr(self.pd, 0, 4096, 0, file.fd, kAllRights, MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT),
+      nullptr);
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(mlx5dv_reg_dmabuf_mr(self.pd, 0, 4096, 0, file.fd, kAllRights, 1 << 20), nullptr);
   EXPECT_EQ(errno, EINVAL);
   ibv_mr* mr = mlx5dv_reg_dmabuf_mr(self.pd, 0, 4096, 0, file.fd, kAllRights, 0);
   ASSERT_NE(mr, nullptr);
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
-}
-
-/// In a process of its own, whose devices are what `devices` says. Its failures are the test's.
-void with_devices(const char* devices, const std::function<void()>& check) {
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("VERBATIM_DEVICES", devices, 1);
-    check();
-    std::fflush(stdout);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST(DataDirect, HasAPathWhereConfigured) {
@@ -191,8 +175,8 @@ TEST(DataDirect, HasAPathWhereConfigured) {
     const std::string root = device.substr(0, device.find("/class/"));
     EXPECT_EQ(access((root + path + "/vendor").c_str(), R_OK), 0) << root << path;
     const File file;
-    ibv_mr* mr = mlx5dv_reg_dmabuf_mr(self.pd, 0, 4096, 0, file.fd, kAllRights,
-                                      MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT);
+    ibv_mr* mr =
+        mlx5dv_reg_dmabuf_mr(self.pd, 0, 4096, 0, file.fd, kAllRights, MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT);
     ASSERT_NE(mr, nullptr);
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
   });

@@ -91,7 +91,9 @@ void Endpoint::make_qp() {
 }
 
 Endpoint::~Endpoint() {
-  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  if (qp != nullptr) {
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  }
   if (ah != nullptr) {
     EXPECT_EQ(ibv_destroy_ah(ah), 0);
   }
@@ -301,6 +303,22 @@ Pair::Pair(const Traits& traits) : left(traits), right(traits) {
   const Contact one = left.contact(), two = right.contact();
   EXPECT_EQ(left.connect(two), 0);
   EXPECT_EQ(right.connect(one), 0);
+}
+
+void with_devices(const char* devices, const std::function<void()>& check) {
+  const char* now = std::getenv("VERBATIM_DEVICES");
+  if (now != nullptr && std::string(now) == devices) return check();
+  const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
+  const std::string only = std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name();
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("VERBATIM_DEVICES", devices, 1);
+    execl("/proc/self/exe", "again", only.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 }  // namespace verbatim::conformance

@@ -128,6 +128,9 @@ class Played : public testing::TestWithParam<Players> {
 };
 std::string players_name(const testing::TestParamInfo<Players>& info);
 
+/// Runs the present test again, in a process whose VERBATIM_DEVICES is `devices`, and there `check`.
+void with_devices(const char* devices, const std::function<void()>& check);
+
 /// Two endpoints of one thread, connected to each other.
 struct Pair {
   explicit Pair(const Traits& traits = {});

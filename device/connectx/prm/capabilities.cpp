@@ -2,6 +2,8 @@
 // One line for each thing that works. What is missing here is not offered.
 #include "device/connectx/prm/capabilities.h"
 
+#include "abi/prm/scheduling.h"
+
 #include <algorithm>
 #include <bit>
 
@@ -63,6 +65,11 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::roce, true);
   cap.set(CmdHcaCap::pg, true);
   cap.set(CmdHcaCap::hca_cap_2, true);
+  if (facts.limits.log_max_scheduling_leaves != 0)
+    cap.set(CmdHcaCap::general_obj_types, uint64_t{1} << CreateSchedElem::kMod);
+  cap.set(CmdHcaCap::qos, facts.limits.pacing_entries != 0 || facts.limits.log_max_scheduling_leaves != 0);
+  cap.set(CmdHcaCap::lag_master, facts.limits.lag_ports > 1);
+  cap.set(CmdHcaCap::num_lag_ports, facts.limits.lag_ports);
   cap.set(CmdHcaCap::device_memory, facts.limits.dm[0].log_bytes != 0);
   cap.set(CmdHcaCap::null_mkey, facts.keys.null_mkey != 0);
   cap.set(CmdHcaCap::dump_fill_mkey, facts.keys.dump_fill_mkey != 0);
@@ -138,6 +145,25 @@ void device_memory(const hw::Limits& limits, Writer<DeviceMemCap> cap) {
   cap.set(DeviceMemCap::log_indirect_encap_sw_icm_size, range(hw::DmKind::kEncapsulation).log_bytes);
 }
 
+void quality_of_service(const hw::Limits& limits, Writer<QosCap> cap) {
+  constexpr uint32_t kNode = 1, kQueueGroup = 16, kDeficitRoundRobin = 1;
+  if (limits.pacing_entries != 0) {
+    cap.set(QosCap::packet_pacing, true);
+    cap.set(QosCap::packet_pacing_uid, true);
+    cap.set(QosCap::packet_pacing_min_rate, limits.pacing_min_kbps);
+    cap.set(QosCap::packet_pacing_max_rate, limits.pacing_max_kbps);
+    cap.set(QosCap::packet_pacing_rate_table_size, limits.pacing_entries + 1);
+  }
+  if (limits.log_max_scheduling_leaves != 0) {
+    cap.set(QosCap::nic_qp_scheduling, true);
+    cap.set(QosCap::nic_bw_share, true);
+    cap.set(QosCap::nic_rate_limit, true);
+    cap.set(QosCap::log_max_qos_nic_queue_group, limits.log_max_scheduling_leaves);
+    cap.set(QosCap::nic_element_type, kNode | kQueueGroup);
+    cap.set(QosCap::nic_tsar_type, kDeficitRoundRobin);
+  }
+}
+
 }  // namespace
 
 bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<HcaCapUnion> out) {
@@ -157,6 +183,9 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kDeviceMemory:
       device_memory(facts.limits, out[HcaCapUnion::device_mem_cap]);
       return true;
+    case CapabilityGroup::kQos:
+      quality_of_service(facts.limits, out[HcaCapUnion::qos_cap]);
+      return true;
     // Nothing of these works, so that all their fields are 0.
     case CapabilityGroup::kEthernetOffloads:
     case CapabilityGroup::kIpoibOffloads:
@@ -165,7 +194,6 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kEswitchFlowTable:
     case CapabilityGroup::kEswitch:
     case CapabilityGroup::kVectorCalculation:
-    case CapabilityGroup::kQos:
     case CapabilityGroup::kDebug:
     case CapabilityGroup::kTls:
     case CapabilityGroup::kVirtioEmulation:

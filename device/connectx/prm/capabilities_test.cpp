@@ -114,6 +114,26 @@ TEST_F(Capabilities, DeviceMemory) {
   EXPECT_TRUE(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::device_memory]);
 }
 
+TEST_F(Capabilities, SchedulingPacingAndLag) {
+  hw::Limits& limits = unit.limits_;
+  limits.log_max_scheduling_leaves = 10;
+  limits.pacing_entries = 127;
+  limits.pacing_min_kbps = 1;
+  limits.pacing_max_kbps = 1000;
+  limits.lag_ports = 2;
+  ASSERT_EQ(query(12), Status::kOk);
+  const auto cap = capability()[HcaCapUnion::qos_cap];
+  EXPECT_TRUE(cap[QosCap::packet_pacing]);
+  EXPECT_EQ(cap[QosCap::packet_pacing_rate_table_size], 128u);
+  EXPECT_FALSE(cap[QosCap::packet_pacing_burst_bound]);
+  EXPECT_EQ(cap[QosCap::nic_element_type], 17u);
+  EXPECT_TRUE(cap[QosCap::nic_qp_scheduling]);
+  EXPECT_FALSE(cap[QosCap::nic_sq_scheduling]);
+  ASSERT_EQ(query(0), Status::kOk);
+  EXPECT_TRUE(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::qos]);
+  EXPECT_EQ(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::num_lag_ports], 2u);
+}
+
 TEST_F(Capabilities, CurrentAndMaximalValuesAreTheSame) {
   for (uint32_t group = 0; group < 0x30; group++) {
     const Status current = query(group, true);

@@ -65,6 +65,12 @@ class CommandUnit {
   virtual Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,
                             uint32_t mask) = 0;
 
+  /// As hw::Hca; ENOENT: the user context has no such element.
+  virtual Expected<uint32_t> create_scheduling_element(uint16_t uid, const hw::SchedulingSpec& spec) = 0;
+  virtual Outcome modify_scheduling_element(uint16_t uid, uint32_t number, uint32_t mask,
+                                            const hw::SchedulingSpec& spec) = 0;
+  virtual Outcome destroy_scheduling_element(uint16_t uid, uint32_t number) = 0;
+
   /// Its index: the key is that << 8 | variant. EINVAL: beyond the umem, or without the umem's rights.
   virtual Expected<uint32_t> create_mkey(uint16_t uid, const MkeySpec& spec) = 0;
   virtual Expected<MkeySpec> query_mkey(uint16_t uid, uint32_t index) = 0;

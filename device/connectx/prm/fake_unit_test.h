@@ -49,6 +49,21 @@ class FakeUnit final : public CommandUnit {
     return give_back(mkeys_, uid, index, "memory key");
   }
 
+  Expected<uint32_t> create_scheduling_element(uint16_t uid, const hw::SchedulingSpec& spec) override {
+    scheduling_ = spec;
+    return take(elements_, uid);
+  }
+  Outcome modify_scheduling_element(uint16_t, uint32_t number, uint32_t mask,
+                                    const hw::SchedulingSpec& spec) override {
+    if (!elements_.contains(number)) return Error{ENOENT, "no such element"};
+    scheduling_ = spec;
+    mask_ = mask;
+    return Done{};
+  }
+  Outcome destroy_scheduling_element(uint16_t uid, uint32_t number) override {
+    return give_back(elements_, uid, number, "scheduling element");
+  }
+
   Expected<QpFacts> query_qp(uint16_t, uint32_t qpn) override {
     if (qpn != kQpn) return Error{ENOENT, "the context has no queue pair of number " + std::to_string(qpn)};
     return qp_;
@@ -60,7 +75,8 @@ class FakeUnit final : public CommandUnit {
   }
 
   static constexpr uint32_t kQpn = 0x123456;
-  MkeySpec mkey_;  ///< what the last create_mkey asked for
+  hw::SchedulingSpec scheduling_;  ///< what the last call about an element asked for
+  MkeySpec mkey_;                  ///< what the last create_mkey asked for
   QpFacts qp_;
   hw::QpAttributes modified_;  ///< what the last modify_qp asked for
   uint32_t mask_ = 0;
@@ -85,7 +101,7 @@ class FakeUnit final : public CommandUnit {
     return Done{};
   }
 
-  Owners pds_, uars_, domains_, mkeys_;
+  Owners pds_, uars_, domains_, mkeys_, elements_;
   uint32_t last_ = 0xabcd00;
 };
 

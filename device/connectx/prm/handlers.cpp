@@ -6,7 +6,7 @@ namespace verbatim::prm {
 const CommandTable& command_table() {
   static const CommandTable table{general_commands(), capability_commands(), domain_commands(),
                                   port_commands(),    register_commands(),   qp_commands(),
-                                  key_commands()};
+                                  key_commands(),     scheduling_commands()};
   return table;
 }
 

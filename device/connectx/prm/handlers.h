@@ -15,5 +15,6 @@ std::span<const Entry> key_commands();
 std::span<const Entry> port_commands();
 std::span<const Entry> qp_commands();
 std::span<const Entry> register_commands();
+std::span<const Entry> scheduling_commands();
 
 }  // namespace verbatim::prm

@@ -89,7 +89,15 @@ Result query_roce_address(Command<QueryRoceAddress>& c) {
 }
 
 /// One port does not make a link aggregate.
-Result query_lag(Command<QueryLag>&) { return {}; }
+/// Both ports are up, so that each carries what is meant for it.
+Result query_lag(Command<QueryLag>& c) {
+  if (c.unit.limits().lag_ports <= 1) return {};
+  const auto lag = c.out[QueryLagOut::ctx];
+  lag.set(Lagc::lag_state, 1);
+  lag.set(Lagc::tx_remap_affinity_1, 1);
+  lag.set(Lagc::tx_remap_affinity_2, 2);
+  return {};
+}
 
 Result query_hca_vport_context(Command<QueryHcaVportContext>& c) {
   if (other_port(c)) return refuse_other_port();
