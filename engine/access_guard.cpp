@@ -14,6 +14,7 @@ namespace verbatim::engine {
 
 namespace {
 constexpr int kSpinsBeforeYield = 200;
+constexpr int kSpinsForOthers = 400;
 }
 
 std::atomic<uint64_t> AccessGuard::epoch{1};
@@ -50,17 +51,44 @@ __attribute__((no_sanitize("null"))) AccessGuard::Reader& AccessGuard::admit() {
   return *mine;
 }
 
-void AccessGuard::wait() {
+bool AccessGuard::inside_since(const Reader& reader, uint64_t period) {
+  const uint64_t since = reader.since.load(std::memory_order_acquire);
+  return since != 0 && since < period;
+}
+
+uint64_t AccessGuard::begin() {
   (void)heavy_fence();  // where the kernel refuses it, readers fence themselves
+  return epoch.fetch_add(1, std::memory_order_seq_cst) + 1;
+}
+
+void AccessGuard::wait() {
+  const uint64_t now = begin();
   Members& all = members();
   std::lock_guard<std::mutex> hold(all.lock);
-  const uint64_t now = epoch.fetch_add(1, std::memory_order_seq_cst) + 1;
   for (const auto& reader : all.readers)
-    for (int spins = 0;; spins++) {
-      const uint64_t since = reader->since.load(std::memory_order_acquire);
-      if (since == 0 || since >= now) break;
+    for (int spins = 0; inside_since(*reader, now); spins++)
       spins < kSpinsBeforeYield ? spin_pause() : static_cast<void>(sched_yield());
+}
+
+// Whoever holds the lock may be waiting for the caller.
+bool AccessGuard::passed(uint64_t begun) {
+  Members& all = members();
+  const std::unique_lock<std::mutex> hold(all.lock, std::try_to_lock);
+  return hold && std::none_of(all.readers.begin(), all.readers.end(),
+                              [begun](const auto& reader) { return inside_since(*reader, begun); });
+}
+
+bool AccessGuard::wait_for_others() {
+  const uint64_t now = begin();
+  Members& all = members();
+  const std::unique_lock<std::mutex> hold(all.lock, std::try_to_lock);
+  if (!hold) return false;
+  for (const auto& reader : all.readers)
+    for (int spins = 0; reader.get() != mine && inside_since(*reader, now); spins++) {
+      if (spins == kSpinsForOthers) return false;
+      spin_pause();
     }
+  return true;
 }
 
 void AccessGuard::after_fork_child() {

@@ -32,6 +32,15 @@ class AccessGuard {
   /// Returns when all readers that entered before the call have left. Must not be called by a reader.
   static void wait();
 
+  /// The same in two steps, for a reader: what it hands over with `begin` is done with once `passed`.
+  static uint64_t begin();
+  /// Whether all readers that entered before that `begin` have left, its caller included. Never blocks; may
+  /// say no too often.
+  static bool passed(uint64_t begun);
+  /// For a reader: waits a little while for all others that entered before the call. False: some are still
+  /// inside.
+  static bool wait_for_others();
+
   /// In the child of a fork, whose only thread is the caller and no reader: the parent's other threads are
   /// not here.
   static void after_fork_child();
@@ -45,6 +54,7 @@ class AccessGuard {
   struct Members;
   static Members& members();
   static Reader& admit();
+  static bool inside_since(const Reader& reader, uint64_t period);
 
   static std::atomic<uint64_t> epoch;
   static constinit thread_local Reader* mine __attribute__((tls_model("initial-exec")));

@@ -49,6 +49,9 @@ struct QueuePairSpec {
   ReceiveSink* sink = nullptr;
   QueuePairEvents* events = nullptr;
   uint32_t send_entries = 0;  ///< most send work requests outstanding at a time
+  /// An error that a transform of data records (engine/data_transform.h) takes the send queue to SQD, before
+  /// the next fenced work request.
+  bool rests_at_data_errors = false;
 };
 
 class Engine final : public wire::Receiver {

@@ -2,9 +2,8 @@
 #include "engine/memory_keys.h"
 
 #include <cerrno>
+#include <iterator>
 #include <mutex>
-
-#include "engine/null_region.h"
 
 namespace verbatim::engine {
 
@@ -12,11 +11,10 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kReadAttempts = 1000;  ///< a foreign writer that died mid-write must not hang the reader
+constexpr uint32_t kSpecial = kNullRegion | kIndirect | kFreeKey;  ///< more than an addition of addresses
 
-}  // namespace
-
-bool read_key(const Published& published, uint32_t key, KeyView& view) {
-  const uint32_t index = key >> 8;
+/// Copies what is published under that index.
+bool read_entry(const Published& published, uint32_t index, KeyView& view) {
   if (index >= kKeysMax) return false;
   const PublishedKey& entry = published.keys[index];
   for (int attempt = 0; attempt < kReadAttempts; attempt++) {
@@ -32,9 +30,15 @@ bool read_key(const Published& published, uint32_t key, KeyView& view) {
     view.length = entry.length.load(kRelaxed);
     view.address = entry.address.load(kRelaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (entry.sequence.load(kRelaxed) == before) return view.key == key && key != 0;
+    if (entry.sequence.load(kRelaxed) == before) return view.key != 0;
   }
   return false;
+}
+
+}  // namespace
+
+bool read_key(const Published& published, uint32_t key, KeyView& view) {
+  return read_entry(published, key >> 8, view) && view.key == key;
 }
 
 Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t address, uint64_t length) {
@@ -48,6 +52,14 @@ Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t 
 
 KeyTable::KeyTable(Published& published, wire::Fabric& fabric)
     : published_(published), fabric_(fabric) {}
+
+KeyTable::~KeyTable() {
+  KeyView view;
+  for (uint32_t index = kFirstIndex; index < next_; index++)
+    if (look(index, view)) delete layout_of(view);
+}
+
+bool KeyTable::look(uint32_t index, KeyView& view) const { return read_entry(published_, index, view); }
 
 void KeyTable::write(uint32_t index, uint32_t key, const Spec& spec) {
   PublishedKey& entry = published_.keys[index];
@@ -81,6 +93,15 @@ Expected<uint32_t> KeyTable::create(const Spec& spec, std::optional<uint8_t> var
   return key;
 }
 
+Expected<uint32_t> KeyTable::create_indirect(Spec spec, std::unique_ptr<const KeyLayout> layout,
+                                             std::optional<uint8_t> variant) {
+  spec.access |= kIndirect;
+  spec.address = reinterpret_cast<uint64_t>(layout.get());
+  Expected<uint32_t> key = create(spec, variant);
+  if (key) (void)layout.release();
+  return key;
+}
+
 void KeyTable::wait_for_users() {
   AccessGuard::wait();
   fabric_.wait_for_peers();
@@ -95,25 +116,29 @@ void KeyTable::replace(uint32_t key, const Spec& spec) {
 }
 
 void KeyTable::destroy(uint32_t key) {
+  KeyView view;
+  Layouts unused;
   {
     std::lock_guard<SpinLock> hold(lock_);
+    if (!look(key >> 8, view)) return;
     write(key >> 8, 0, Spec{});
+    unused.swap(retired_);
+    unused.insert(unused.end(), std::move_iterator(waiting_.begin()), std::move_iterator(waiting_.end()));
+    waiting_.clear();
+    unused.emplace_back(layout_of(view));
   }
   wait_for_users();
   std::lock_guard<SpinLock> hold(lock_);
-  free_.push_back(key);
+  free_.push_back(view.key);
 }
 
 Refusal KeyTable::translate(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, uint64_t length,
                             wire::Piece& piece) const {
   KeyView view;
   if (!read_key(published_, key, view)) return "no memory region has this key";
+  if (view.access & kSpecial) [[unlikely]]
+    return translate_special(view, {key, domain, need, address, length}, piece);
   if (Refusal why = check_key(view, domain, need, address, length)) return why;
-  if (view.access & kNullRegion) {
-    const bool writes = need & (kLocalWrite | kRemoteWrite | kRemoteAtomic);
-    piece = {writes ? null_sink() : null_source(), length};
-    return piece.base && length <= kNullBytes ? nullptr : "the null region has no address space left";
-  }
   piece = {reinterpret_cast<void*>(view.address + (address - view.start)), length};
   return nullptr;
 }

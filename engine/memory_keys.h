@@ -8,6 +8,7 @@
 #include "base/expected.h"
 #include "base/spinlock.h"
 #include "engine/access_guard.h"
+#include "engine/key_layout.h"
 #include "engine/published.h"
 #include "engine/status.h"
 #include "wire/link/channel.h"
@@ -30,43 +31,103 @@ bool read_key(const Published& published, uint32_t key, KeyView& view);
 /// check.
 Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t address, uint64_t length);
 
-/// In PublishedKey::access: the null memory region, which reads as zero and swallows writes.
-inline constexpr uint32_t kNullRegion = 1u << 31;
+/// How many keys an access may lead through, one standing for ranges of the next.
+inline constexpr uint32_t kIndirectionMax = 4;
+
+/// What a work request changes about a key. What is not given stays as it is.
+struct KeyChange {
+  enum class Must : uint8_t { kAny, kBeFree, kBeInUse };
+  Must must = Must::kAny;  ///< else it is refused
+  bool exact = false;      ///< the key's low byte must fit, too
+  std::optional<bool> free;
+  std::optional<uint8_t> variant;
+  std::optional<uint64_t> start, length;
+  uint32_t access_mask = 0, access = 0;  ///< which rights change, and to what
+  std::unique_ptr<const KeyLayout> layout;
+};
 
 /// The memory keys of this process. Thread safe. Look-ups happen inside an AccessScope.
 class KeyTable {
  public:
   KeyTable(Published& published, wire::Fabric& fabric);
+  ~KeyTable();
 
   struct Spec {
     uint32_t domain = 0;
-    uint32_t access = 0;
+    uint32_t access = 0;  ///< engine::Access, and kNullRegion and the like
     uint64_t start = 0, length = 0, address = 0;
   };
-  /// Makes a key (index << 8 | variant; indices 0 and 1 are never given). ENOMEM: all are taken. The variant is
-  /// the caller's if it gives one, else another than the index had before.
+  /// Makes a key (index << 8 | variant; indices below kFirstIndex are never given). ENOMEM: all are taken.
+  /// The variant is the caller's if it gives one, else another than the index had before.
   Expected<uint32_t> create(const Spec& spec, std::optional<uint8_t> variant = {});
+  /// The same for a key over ranges of others; `layout` may be empty, but has to be there.
+  Expected<uint32_t> create_indirect(Spec spec, std::unique_ptr<const KeyLayout> layout,
+                                     std::optional<uint8_t> variant = {});
   /// Replaces what the key stands for; returns when no access under the old meaning runs anywhere.
   void replace(uint32_t key, const Spec& spec);
-  /// Ends it; returns when no access runs anywhere. Must not be called inside an AccessScope.
+  /// Ends it; returns when no access runs anywhere. Must not be called inside an AccessScope. The key's low
+  /// byte does not matter.
   void destroy(uint32_t key);
+
+  /// Changes a key as a work request of `domain` asks; nullptr, or the refusal.
+  /// Called inside an AccessScope. Accesses of other threads under the old meaning have ended soon after.
+  Refusal update(uint32_t key, uint32_t domain, KeyChange& change);
+  /// Frees a key that a peer names.
+  Refusal invalidate_for_peer(uint32_t key, uint32_t domain);
+  /// What is published of the key with that index. False: there is none.
+  bool look(uint32_t index, KeyView& view) const;
+  /// The layout of an indirect key, nullptr: none. Inside an AccessScope.
+  static const KeyLayout* layout_of(const KeyView& view) {
+    return view.access & kIndirect ? reinterpret_cast<const KeyLayout*>(view.address) : nullptr;
+  }
 
   /// Turns an element of a work request into memory of this process: nullptr and `piece`, or the refusal.
   /// `need`: rights besides reading. A null region gives memory of zeroes, or a sink when `need` has a write
   /// right.
+  ///
+  /// An indirect key gives the first piece of the range: it is shorter than `length` if more follow, and
+  /// empty if the bytes are not in memory as the wire has them (DataTransform).
   Refusal translate(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, uint64_t length,
                     wire::Piece& piece) const;
 
+  /// Copies bytes out of the memory of an element, whatever the key is. `need`: rights besides reading.
+  Refusal load(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, void* to,
+               uint64_t length) const;
+  /// Copies bytes into it. `last`: the transfer ends with them.
+  Refusal store(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, const void* from,
+                uint64_t length, bool last) const;
+
+  /// Errors that the key's transform has recorded; 0: it has none.
+  uint32_t data_errors(uint32_t key) const;
+
+  static constexpr uint32_t kFirstIndex = 16;  ///< smaller keys mean something of their own in queue entries
+
  private:
+  /// An access on its way through indirect keys.
+  struct Step {
+    uint32_t key, domain, need;
+    uint64_t address, length;
+  };
+  class TransformedMemory;
+  using Layouts = std::vector<std::unique_ptr<const KeyLayout>>;
+
   void write(uint32_t index, uint32_t key, const Spec& spec);
   void wait_for_users();
+  Refusal translate_special(KeyView& view, Step step, wire::Piece& piece) const;
+  Refusal follow(const KeyView& view, Step& step) const;
+  Refusal copy(Step step, std::byte* to, const std::byte* from, bool last, uint32_t depth) const;
+  Refusal copy_special(Step& step, std::byte* to, const std::byte* from, bool last, uint32_t depth) const;
+  Layouts retire(const KeyLayout* layout);
 
   Published& published_;
   wire::Fabric& fabric_;
   SpinLock lock_;
   std::vector<uint32_t> free_;  ///< full keys of free entries, so that the next variant is known
   uint32_t next_ = kFirstIndex;
-  static constexpr uint32_t kFirstIndex = 2;
+  // Layouts that work requests have replaced, until no access can be using them.
+  Layouts retired_;  ///< the newest
+  Layouts waiting_;  ///< for the readers that were there at `waiting_since_`
+  uint64_t waiting_since_ = 0;
 };
 
 }  // namespace verbatim::engine

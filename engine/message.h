@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "engine/elements.h"
 #include "engine/requester.h"
 
 namespace verbatim::engine {
@@ -12,6 +13,7 @@ struct Requester::Message {
   uint32_t length = 0;   ///< bytes
   uint32_t packets = 1;  ///< of the path MTU
   bool placed = false;   ///< direct access has moved the bytes already
+  bool scattered = false;  ///< some element is more than one piece: `pieces` says nothing
   uint32_t count = 0;
   wire::Piece pieces[kSgeMax];
 };
@@ -24,6 +26,9 @@ inline uint32_t packets_of(uint32_t length, uint32_t mtu) { return length == 0 ?
 
 inline bool is_write(Opcode op) { return op == Opcode::kWrite || op == Opcode::kWriteImmediate; }
 inline bool is_atomic(Opcode op) { return op == Opcode::kCompareSwap || op == Opcode::kFetchAdd; }
+inline bool is_local(Opcode op) {
+  return op == Opcode::kNop || op == Opcode::kKeyUpdate || op == Opcode::kMemoryCopy;
+}
 inline bool awaits_response(Opcode op) { return op == Opcode::kRead || is_atomic(op); }
 
 }  // namespace verbatim::engine

@@ -135,6 +135,12 @@ QpAttributes QueuePair::query() {
   return copy;
 }
 
+Expected<uint32_t> QueuePair::resting_send_position() {
+  std::lock_guard<SpinLock> hold(requester_.lock());
+  if (state() != QpState::kSqd) return Error{EINVAL, "the queue pair is not in state SQD"};
+  return requester_.position();
+}
+
 void QueuePair::ring() { requester_.run(); }
 
 void QueuePair::fail(AsyncEvent event, const char* why) {
@@ -172,8 +178,15 @@ void QueuePair::run_ready() {
   if (now != QpState::kError && now != QpState::kSqe) requester_.run();
 }
 
+void QueuePair::note_data_error() {
+  QpState expected = QpState::kRts;
+  if (!spec_.rests_at_data_errors || !state_.compare_exchange_strong(expected, QpState::kSqd)) return;
+  published_.state.store(static_cast<uint8_t>(QpState::kSqd), std::memory_order_release);
+}
+
 void QueuePair::note_drained() {
-  if (attributes_.en_sqd_async_notify && spec_.events) spec_.events->on_event(AsyncEvent::kSqDrained);
+  if ((attributes_.en_sqd_async_notify || spec_.rests_at_data_errors) && spec_.events)
+    spec_.events->on_event(AsyncEvent::kSqDrained);
 }
 
 }  // namespace verbatim::engine

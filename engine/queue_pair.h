@@ -28,6 +28,8 @@ class QueuePair {
   /// the device model resets its own queue indices after this returns and before the next doorbell.
   Outcome modify(const QpAttributes& attributes, uint32_t mask);
   QpAttributes query();
+  /// In SQD: the index of the send queue's entry at which it will go on. EINVAL: not in SQD.
+  Expected<uint32_t> resting_send_position();
 
   /// The send doorbell was rung: runs the requester on the calling thread, a bounded amount of work.
   void ring();
@@ -50,6 +52,8 @@ class QueuePair {
   void run_ready();
   /// SQD was asked for and the send queue has come to rest.
   void note_drained();
+  /// A transform has recorded an error in data of the send queue. With the requester's lock held.
+  void note_data_error();
 
   std::atomic<bool> scheduled{false};
   bool waits_for_room = false;  ///< guarded by the engine's list lock

@@ -37,8 +37,9 @@ Operation operation_of(Opcode opcode) {
       return Operation::kCompareSwap;
     case Opcode::kFetchAdd:
       return Operation::kFetchAdd;
-    case Opcode::kLocalInvalidate:
     case Opcode::kNop:
+    case Opcode::kKeyUpdate:
+    case Opcode::kMemoryCopy:
       break;
   }
   return Operation::kSend;
@@ -114,7 +115,10 @@ void Requester::go_on() {
 
 void Requester::note_rest() {
   const bool busy = !idle();
-  if (was_busy_ && !busy && qp_.state() == QpState::kSqd) qp_.note_drained();
+  if ((was_busy_ || data_error_) && !busy && qp_.state() == QpState::kSqd) {
+    data_error_ = false;
+    qp_.note_drained();
+  }
   was_busy_ = busy;
 }
 
@@ -139,8 +143,7 @@ Requester::Step Requester::advance() {
   }
   if (rate_limit_ && paced()) return Step::kStop;
   const Opcode opcode = message.work.opcode;
-  if (!in_message_ && (opcode == Opcode::kNop || opcode == Opcode::kLocalInvalidate))
-    return finish_local_only(message);
+  if (!in_message_ && is_local(opcode)) return finish_local_only(message);
   if (message.work.fence && reads_ > 0) return Step::kStop;
   if (Status status = check(message, why); status != Status::kSuccess)
     return fail_local(message.index, message.next_index, message.work, status, why);
@@ -169,9 +172,19 @@ void Requester::charge(uint64_t bytes) {
 }
 
 Requester::Step Requester::finish_local_only(Message& message) {
-  if (message.work.opcode == Opcode::kLocalInvalidate)
-    return fail_local(message.index, message.next_index, message.work, Status::kMemoryWindowBind,
-                      "the key to invalidate is not a memory window's");
+  if (message.work.fence && reads_ > 0) return Step::kStop;
+  if (message.work.opcode != Opcode::kNop) {
+    Status status = Status::kSuccess;
+    const char* why = nullptr;
+    switch (qp_.spec().send->perform(message.index, window_count_ > 0, status, why)) {
+      case SendQueue::Performed::kDone:
+        break;
+      case SendQueue::Performed::kLater:
+        return Step::kStop;
+      case SendQueue::Performed::kFailed:
+        return fail_local(message.index, message.next_index, message.work, status, why);
+    }
+  }
   if (window_count_ > 0) {
     message.packets = 0;
     record(message, true);
@@ -205,6 +218,7 @@ Status Requester::check(Message& message, const char*& why) {
     else if ((why = engine_.keys().translate(sge.lkey, qp_.spec().domain, need, sge.address, sge.length,
                                              piece)))
       return Status::kLocalProtection;
+    message.scattered |= piece.length != sge.length;
     message.count++;
   }
   const uint64_t length = work.length();
@@ -300,12 +314,19 @@ Requester::Step Requester::send_connected(Message& message) {
 Requester::Step Requester::send_pieces(Message& message) {
   const bool may_pull = qp_.type() == QpType::kRc;
   const bool whole = message.placed || awaits_response(message.work.opcode);
+  if (message.scattered && !whole) [[unlikely]]
+    return send_scattered(message);
   const uint32_t chunk =
       whole ? message.length : std::min(message.length - sent_bytes_, channel_->payload_max(may_pull));
-  Segment segment = make_segment(message, chunk);
-  if (may_pull && qp_.responder().may_owe()) add_acknowledgement(segment);
   wire::Piece pieces[kSgeMax];
   const uint32_t count = whole ? 0 : slice(message.pieces, message.count, sent_bytes_, chunk, pieces);
+  return submit(message, chunk, pieces, count, may_pull);
+}
+
+Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::Piece* pieces, uint32_t count,
+                                  bool may_pull) {
+  Segment segment = make_segment(message, chunk);
+  if (qp_.type() == QpType::kRc && qp_.responder().may_owe()) add_acknowledgement(segment);
   Segment answer;
   const uint32_t room = engine_.room_epoch();
   const SendResult result = channel_->send(segment, pieces, count, may_pull, &answer);
@@ -444,8 +465,15 @@ Requester::Step Requester::send_datagram(Message& message) {
   segment.source_gid = source.gid;
   segment.gid_type = source.type;
   next_psn_ = wire::psn_add(next_psn_, 1);
-
   wire::Channel* ways[kMulticastFanout];
+  Window window;
+  uint8_t staged[kDatagramBytesMax];
+  if (message.scattered) [[unlikely]]
+    if (const char* why = gather_datagram(message, window, staged))
+      return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection, why);
+  const wire::Piece* pieces = message.scattered ? window.pieces : message.pieces;
+  const uint32_t piece_count = message.scattered ? window.count : message.count;
+
   uint32_t count = 0;
   if (to.gid.is_multicast())
     count = engine_.fabric().multicast(to.gid, ways, kMulticastFanout);
@@ -454,7 +482,7 @@ Requester::Step Requester::send_datagram(Message& message) {
   for (uint32_t i = 0; i < count; i++) {
     Segment unused;
     const uint32_t room = engine_.room_epoch();
-    const SendResult result = ways[i]->send(segment, message.pieces, message.count, false, &unused);
+    const SendResult result = ways[i]->send(segment, pieces, piece_count, false, &unused);
     if (result == SendResult::kSourceFault)
       return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection,
                         "memory of the work request is not mapped");

@@ -27,8 +27,11 @@
 
 namespace verbatim::engine {
 
+class Elements;
 class Engine;
 class QueuePair;
+struct PublishedQp;
+struct Window;
 
 class Requester {
  public:
@@ -51,6 +54,8 @@ class Requester {
   void reset();
   /// Ends everything in the queue with flush errors.
   void flush();
+  /// The queue entry that is next, or goes on.
+  uint32_t position() const { return index_; }
   bool idle() const { return window_count_ == 0 && sent_bytes_ == 0 && !repeating(); }
   /// What it sends counts for this limit from now on; nullptr: for none. Takes the lock.
   void pace(std::shared_ptr<RateLimit> limit);
@@ -79,6 +84,9 @@ class Requester {
   Step send_datagram(Message& message);
   Step send_connected(Message& message);
   Step send_pieces(Message& message);
+  Step send_scattered(Message& message);
+  const char* gather_datagram(const Message& message, Window& window, uint8_t* buffer) const;
+  Step submit(Message& message, uint32_t chunk, const wire::Piece* pieces, uint32_t count, bool may_pull);
   void add_acknowledgement(wire::Segment& segment);
   Step after_send(wire::SendResult result, Message& message, const wire::Segment& segment,
                   const wire::Segment& answer);
@@ -89,6 +97,7 @@ class Requester {
   bool wants_acknowledgement(const Message& message) const;
   wire::Segment make_segment(const Message& message, uint32_t chunk) const;
   bool try_direct(Message& message);
+  bool move_scattered(const Message& message, uint64_t address);
   bool peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address);
   void record(const Message& message, bool done);
   void complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
@@ -106,6 +115,11 @@ class Requester {
   bool refetch(const Outstanding& entry, Message& message);
   Outstanding* find_outstanding(uint32_t psn);
   Status diagnose_read(Message& message);
+  Elements memory_of(const Message& message) const;
+  bool read_within_process(const Message& message);
+  void look_for_data_errors(const Elements& memory, uint32_t before);
+  const PublishedQp* peer_entry() const;
+  bool place_response(const Message& message, uint64_t offset, uint64_t length, wire::Payload& payload);
 
   // Time.
   void wait_for_ready(uint8_t code, uint32_t psn);
@@ -138,7 +152,8 @@ class Requester {
   uint32_t begun_bytes_ = 0;
   bool peer_verified_ = false;
   bool stalled_ = false;   ///< the last run ended with entries left to send: a reply may let it go on
-  bool was_busy_ = false;  ///< not idle at the last look: SQD reports the change
+  bool data_error_ = false;  ///< one that rests the queue has been found, and not been reported yet
+  bool was_busy_ = false;    ///< not idle at the last look: SQD reports the change
   uint32_t peer_generation_ = 0;
   uint32_t first_psn_ = 0;
   uint64_t budget_bytes_ = 0;

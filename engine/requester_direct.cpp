@@ -41,6 +41,13 @@ void Requester::lose_channel() {
   acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
 }
 
+// What the peer shows of its queue pair, nullptr: its memory is out of reach.
+const PublishedQp* Requester::peer_entry() const {
+  const std::byte* memory = channel_->published();
+  return memory ? find_published(*reinterpret_cast<const Published*>(memory), qp_.attributes().dest_qpn)
+                : nullptr;
+}
+
 bool Requester::peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address) {
   const std::byte* memory = channel.published();
   if (!memory) return false;
@@ -65,7 +72,7 @@ bool Requester::peer_allows(const Message& message, const wire::Channel& channel
     return false;
   if (message.length == 0) return true;
   KeyView view;
-  if (!read_key(tables, message.work.rkey, view) || (view.access & kNullRegion)) return false;
+  if (!read_key(tables, message.work.rkey, view) || (view.access & kOwnersOnly)) return false;
   if (check_key(view, peer->domain.load(kRelaxed), need, message.work.remote_address, message.length))
     return false;
   address = view.address + (message.work.remote_address - view.start);
@@ -76,7 +83,9 @@ bool Requester::try_direct(Message& message) {
   const uint32_t ticket = channel_->enter_access();
   uint64_t address = 0;
   bool moved = peer_allows(message, *channel_, address);
-  if (moved && message.length > 0)
+  if (message.scattered) [[unlikely]]
+    moved = moved && move_scattered(message, address);
+  else if (moved && message.length > 0)
     moved = message.work.opcode == Opcode::kRead
                 ? channel_->read_direct(address, message.pieces, message.count)
                 : channel_->write_direct(address, message.pieces, message.count);

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <string>
 
-#include "base/fault_copy.h"
 #include "engine/engine.h"
 #include "engine/message.h"
 #include "engine/queue_pair.h"
@@ -131,6 +130,10 @@ void Requester::take_read_response(const Segment& segment, wire::Payload* payloa
   if (!refetch(*entry, message))
     return fail_oldest(Status::kLocalProtection,
                        "the read's work request or memory changed while it was under way");
+  if (!payload && read_within_process(message)) {
+    entry->done = true;
+    return pop_done();
+  }
   if (!payload) {
     const Status status = diagnose_read(message);
     return fail_oldest(status, status == Status::kRemoteAccess
@@ -141,9 +144,7 @@ void Requester::take_read_response(const Segment& segment, wire::Payload* payloa
       static_cast<uint64_t>(wire::psn_distance(segment.psn, entry->first_psn)) * qp_.attributes().path_mtu;
   if (offset + segment.length > message.length)
     return fail_oldest(Status::kBadResponse, "a read response is longer than was asked for");
-  wire::Piece pieces[kSgeMax];
-  const uint32_t count = slice(message.pieces, message.count, offset, segment.length, pieces);
-  if (segment.length > 0 && payload->copy_to(0, pieces, count) != wire::CopyResult::kDone)
+  if (segment.length > 0 && !place_response(message, offset, segment.length, *payload))
     return fail_oldest(Status::kLocalProtection, "the local memory of the read is not mapped");
   if (offset + segment.length == message.length) {
     entry->done = true;
@@ -161,13 +162,9 @@ void Requester::take_atomic_response(const Segment& segment) {
   if (!refetch(*entry, message))
     return fail_oldest(Status::kLocalProtection,
                        "the atomic's work request or memory changed while it was under way");
-  uint64_t original = segment.swap_or_add;
-  const char* from = reinterpret_cast<const char*>(&original);
-  for (uint32_t i = 0; i < message.count; i++) {
-    if (!fault_copy(message.pieces[i].base, from, message.pieces[i].length))
-      return fail_oldest(Status::kLocalProtection, "the local memory of the atomic is not mapped");
-    from += message.pieces[i].length;
-  }
+  const uint64_t original = segment.swap_or_add;
+  if (memory_of(message).store(0, &original, sizeof original, true))
+    return fail_oldest(Status::kLocalProtection, "the local memory of the atomic is not mapped");
   entry->done = true;
   pop_done();
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "base/fault_copy.h"
+#include "engine/elements.h"
 #include "engine/engine.h"
 #include "engine/message.h"
 #include "engine/queue_pair.h"
@@ -115,7 +115,12 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
     answer->swap_or_add = response.original;
     return true;
   }
-  if (!ack_due_) return false;
+  if (!ack_due_) {
+    // Part of a message: say that it was taken, or the requester thinks that it was lost.
+    if (verdict != Verdict::kDone || segment.has(wire::kLast)) return false;
+    *answer = reply_to(wire::psn_add(expected_psn_, wire::kPsnMask), wire::kAckOk);
+    return true;
+  }
   const bool positive = (due_syndrome_ & 0x60) == 0;
   *answer = reply_to(positive ? wire::psn_add(expected_psn_, wire::kPsnMask) : due_psn_, due_syndrome_);
   ack_due_ = false;
@@ -223,23 +228,8 @@ Responder::Verdict Responder::take_work(bool for_write) {
   return Verdict::kRefused;
 }
 
-const char* Responder::scatter(uint32_t offset, uint32_t length, wire::Piece* pieces, uint32_t& count) const {
-  count = 0;
-  for (uint32_t i = 0; i < work_->sge_count && length > 0; i++) {
-    const Sge& sge = work_->sges[i];
-    if (offset >= sge.length) {
-      offset -= sge.length;
-      continue;
-    }
-    const uint32_t take = std::min(sge.length - offset, length);
-    if (const char* why = engine_.keys().translate(sge.lkey, qp_.spec().domain, kLocalWrite,
-                                                   sge.address + offset, take, pieces[count]))
-      return why;
-    count++;
-    length -= take;
-    offset = 0;
-  }
-  return nullptr;
+Elements Responder::receive_memory() const {
+  return {engine_.keys(), qp_.spec().domain, kLocalWrite, work_->sges, work_->sge_count};
 }
 
 Responder::Verdict Responder::copy_refused(CopyResult result) {
@@ -267,13 +257,10 @@ Responder::Verdict Responder::place_send(const Segment& segment, wire::Payload& 
   if (segment.length > work_->capacity() - message_.placed)
     return receive_error(Status::kLocalLength, "the message is longer than the receive request",
                          wire::kNakInvalidRequest);
-  wire::Piece pieces[kSgeMax];
-  uint32_t count = 0;
-  if (const char* why = scatter(message_.placed, segment.length, pieces, count))
+  CopyResult result = CopyResult::kDone;
+  if (const char* why = place(receive_memory(), message_.placed, segment, payload, result))
     return receive_error(Status::kLocalProtection, why, wire::kNakRemoteOperational);
-  if (segment.length > 0)
-    if (const CopyResult result = payload.copy_to(0, pieces, count); result != CopyResult::kDone)
-      return copy_refused(result);
+  if (result != CopyResult::kDone) return copy_refused(result);
   message_.placed += segment.length;
   return Verdict::kDone;
 }
@@ -288,9 +275,17 @@ Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload&
     if (const char* why = engine_.keys().translate(message_.rkey, qp_.spec().domain, kRemoteWrite,
                                                    message_.address, message_.total, piece))
       return refuse(wire::kNakRemoteAccess, why);
-    piece = {static_cast<char*>(piece.base) + message_.placed, segment.length};
-    if (const CopyResult result = payload.copy_to(0, &piece, 1); result != CopyResult::kDone)
-      return copy_refused(result);
+    CopyResult result = CopyResult::kDone;
+    if (piece.length == message_.total) [[likely]] {
+      piece = {static_cast<char*>(piece.base) + message_.placed, segment.length};
+      result = payload.copy_to(0, &piece, 1);
+    } else {
+      const Sge whole{message_.address, message_.total, message_.rkey};
+      const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteWrite, &whole, 1);
+      if (const char* why = place(memory, message_.placed, segment, payload, result))
+        return refuse(wire::kNakRemoteAccess, why);
+    }
+    if (result != CopyResult::kDone) return copy_refused(result);
   }
   message_.placed += segment.length;
   return Verdict::kDone;
@@ -315,10 +310,13 @@ Responder::Verdict Responder::finish(const Segment& segment) {
     }
   } else {
     if (segment.has(wire::kInvalidate))
-      return receive_error(Status::kLocalAccess, "the key to invalidate is not a memory window's",
-                           wire::kNakRemoteAccess);
+      if (const char* why = engine_.keys().invalidate_for_peer(segment.immediate, qp_.spec().domain))
+        return receive_error(Status::kLocalAccess, why, wire::kNakRemoteAccess);
     qp_.published().expected_psn.store(next_psn, std::memory_order_release);
-    complete_receive(segment, segment.has(wire::kImmediate) ? Opcode::kSendImmediate : Opcode::kSend,
+    complete_receive(segment,
+                     segment.has(wire::kInvalidate)  ? Opcode::kSendInvalidate
+                     : segment.has(wire::kImmediate) ? Opcode::kSendImmediate
+                                                     : Opcode::kSend,
                      message_.placed);
   }
   message_ = Progress{};

@@ -20,8 +20,10 @@
 
 namespace verbatim::engine {
 
+class Elements;
 class Engine;
 class QueuePair;
+struct Window;
 
 class Responder {
  public:
@@ -80,11 +82,14 @@ class Responder {
   Verdict copy_refused(wire::CopyResult result);
   Verdict refuse(uint8_t syndrome, const char* why);
   Verdict receive_error(Status status, const char* why, uint8_t syndrome);
-  const char* scatter(uint32_t offset, uint32_t length, wire::Piece* pieces, uint32_t& count) const;
+  Elements receive_memory() const;
+  const char* place(const Elements& memory, uint64_t offset, const wire::Segment& segment,
+                    wire::Payload& payload, wire::CopyResult& result) const;
   void complete_receive(const wire::Segment& segment, Opcode opcode, uint32_t bytes);
   void count_message(uint32_t bytes);
   wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;
   bool send_response(Response& response);
+  const char* gather(const Response& response, uint32_t& chunk, Window& window, std::byte* buffer) const;
 
   Engine& engine_;
   QueuePair& qp_;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/fault_copy.h"
+#include "engine/elements.h"
 #include "engine/engine.h"
 #include "engine/grh.h"
 #include "engine/message.h"
@@ -18,7 +19,8 @@ using wire::Segment;
 using wire::SendResult;
 
 namespace {
-constexpr size_t kResponsesMax = 256;  ///< more than any peer may have outstanding
+constexpr size_t kResponsesMax = 256;   ///< more than any peer may have outstanding
+constexpr uint32_t kStageBytes = 8192;  ///< whole packets of any path MTU
 }
 
 Responder::Verdict Responder::read_request(const Segment& segment) {
@@ -48,6 +50,9 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
   if (const char* why = engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteAtomic,
                                                  segment.remote_address, 8, piece))
     return refuse(wire::kNakRemoteAccess, why);
+  if (piece.length != 8)
+    return refuse(wire::kNakRemoteAccess,
+                  "the memory of an atomic is not one piece of what its key stands for");
   auto* word = static_cast<uint64_t*>(piece.base);
   if (reinterpret_cast<uintptr_t>(word) % 8 != 0)
     return refuse(wire::kNakInvalidRequest, "the memory of an atomic is not aligned to 8 bytes");
@@ -61,6 +66,27 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
   return Verdict::kDone;
 }
 
+// Puts the bytes of a segment `offset` bytes into that memory. A refusal of the key, or `result`.
+const char* Responder::place(const Elements& memory, uint64_t offset, const Segment& segment,
+                             wire::Payload& payload, CopyResult& result) const {
+  Window window;
+  for (uint64_t done = 0; done < segment.length && result == CopyResult::kDone; done += window.bytes) {
+    if (const char* why = memory.window(offset + done, segment.length - done, window)) return why;
+    if (window.bytes > 0) [[likely]] {
+      result = payload.copy_to(done, window.pieces, window.count);
+      continue;
+    }
+    std::byte buffer[kStageBytes];
+    window.bytes = std::min<uint64_t>(segment.length - done, kStageBytes);
+    const wire::Piece piece{buffer, window.bytes};
+    const bool last = segment.has(wire::kLast) && done + window.bytes == segment.length;
+    result = payload.copy_to(done, &piece, 1);
+    if (result != CopyResult::kDone) break;
+    if (const char* why = memory.store(offset + done, buffer, window.bytes, last)) return why;
+  }
+  return nullptr;
+}
+
 bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) {
   if (segment.qkey != qp_.attributes().qkey) return false;
   message_ = Progress{};
@@ -71,20 +97,13 @@ bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) 
                   0);
     return false;
   }
-  wire::Piece pieces[kSgeMax];
-  uint32_t count = 0;
   uint8_t grh[kGrhBytes];
   write_grh(segment, grh);
-  const char* why = scatter(0, kGrhBytes, pieces, count);
-  const uint8_t* from = grh;
-  for (uint32_t i = 0; !why && i < count; i++) {
-    if (!fault_copy(pieces[i].base, from, pieces[i].length))
-      why = "memory of the receive request is not mapped";
-    from += pieces[i].length;
-  }
-  if (!why) why = scatter(kGrhBytes, segment.length, pieces, count);
-  if (!why && segment.length > 0 && payload.copy_to(0, pieces, count) != CopyResult::kDone)
-    why = "memory of the receive request is not mapped";
+  const Elements memory = receive_memory();
+  CopyResult result = CopyResult::kDone;
+  const char* why = memory.store(0, grh, kGrhBytes, segment.length == 0);
+  if (!why) why = place(memory, kGrhBytes, segment, payload, result);
+  if (!why && result != CopyResult::kDone) why = "memory of the receive request is not mapped";
   if (why) {
     receive_error(Status::kLocalProtection, why, 0);
     return false;
@@ -94,11 +113,37 @@ bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) 
   return true;
 }
 
+// The memory of the next `chunk` bytes of a response; fewer where they have to go through the buffer.
+const char* Responder::gather(const Response& response, uint32_t& chunk, Window& window,
+                              std::byte* buffer) const {
+  wire::Piece piece;
+  if (const char* why = engine_.keys().translate(response.rkey, qp_.spec().domain, kRemoteRead,
+                                                 response.address, response.length, piece))
+    return why;
+  if (piece.length == response.length) [[likely]] {
+    window.count = 1;
+    window.pieces[0] = {static_cast<char*>(piece.base) + response.sent, chunk};
+    return nullptr;
+  }
+  const Sge whole{response.address, response.length, response.rkey};
+  const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteRead, &whole, 1);
+  if (const char* why = memory.window(response.sent, chunk, window)) return why;
+  if (window.bytes == chunk) return nullptr;
+  chunk = std::min(chunk, kStageBytes);
+  if (const char* why = memory.load(response.sent, buffer, chunk)) return why;
+  window.count = 1;
+  window.pieces[0] = {buffer, chunk};
+  return nullptr;
+}
+
 // One response, in as many segments as the channel wants. False: no room, go on later.
 bool Responder::send_response(Response& response) {
   for (;;) {
     const uint32_t most = reply_channel_->payload_max(false);
-    const uint32_t chunk = std::min(response.length - response.sent, most);
+    uint32_t chunk = std::min(response.length - response.sent, most);
+    Window window;
+    std::byte buffer[kStageBytes];
+    const char* why = chunk > 0 ? gather(response, chunk, window, buffer) : nullptr;
     const uint32_t mtu = qp_.attributes().path_mtu;
     Segment segment = reply_to(wire::psn_add(response.psn, response.sent / mtu), wire::kAckOk);
     const bool last = response.sent + chunk == response.length;
@@ -107,15 +152,9 @@ bool Responder::send_response(Response& response) {
     segment.packets = packets_of(chunk, mtu);
     segment.length = chunk;
     segment.swap_or_add = response.original;
-    wire::Piece piece{nullptr, 0};
-    const char* why = nullptr;
-    if (chunk > 0) {
-      why = engine_.keys().translate(response.rkey, qp_.spec().domain, kRemoteRead, response.address,
-                                     response.length, piece);
-      piece = {static_cast<char*>(piece.base) + response.sent, chunk};
-    }
-    const SendResult result = why ? SendResult::kSourceFault
-                                  : reply_channel_->send(segment, &piece, chunk > 0 ? 1 : 0, false, nullptr);
+    const SendResult result =
+        why ? SendResult::kSourceFault
+            : reply_channel_->send(segment, window.pieces, chunk > 0 ? window.count : 0, false, nullptr);
     if (result == SendResult::kBusy) return false;
     if (result == SendResult::kSourceFault) {
       const uint32_t psn = response.psn;  // `response` goes with the others

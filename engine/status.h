@@ -41,4 +41,14 @@ enum Access : uint32_t {
   kRelaxedOrdering = 1 << 20,
 };
 
+/// In PublishedKey::access, beside Access: what makes a key more than a piece of memory. A peer that finds
+/// one of kOwnersOnly set asks the owner instead of reaching into its memory.
+inline constexpr uint32_t kNullRegion = 1u << 31;  ///< reads as zero and swallows writes
+inline constexpr uint32_t kIndirect = 1u
+                                      << 30;    ///< stands for ranges of other keys; `address` is a KeyLayout
+inline constexpr uint32_t kFreeKey = 1u << 19;  ///< stands for nothing until a work request says so
+inline constexpr uint32_t kUpdatable = 1u << 18;         ///< work requests may change it
+inline constexpr uint32_t kRemoteInvalidate = 1u << 17;  ///< and a peer may free it
+inline constexpr uint32_t kOwnersOnly = kNullRegion | kIndirect | kFreeKey | kUpdatable;
+
 }  // namespace verbatim::engine

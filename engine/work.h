@@ -27,8 +27,10 @@ enum class Opcode : uint8_t {
   kRead,
   kCompareSwap,
   kFetchAdd,
-  kLocalInvalidate,
   kNop,
+  // What the device does by itself (SendQueue::perform).
+  kKeyUpdate,
+  kMemoryCopy,
 };
 
 /// Where a datagram goes (address vector of a UD work request).
@@ -117,6 +119,15 @@ class SendQueue {
   /// it; `next` receives the index after it. kNone: nothing rung there yet. kBad: `reason` says what is wrong
   /// with it; `next` is still advanced, by one basic block at least. Must not trust the queue memory.
   virtual Fetch fetch(uint32_t index, SendWork& work, uint32_t& next, const char*& reason) = 0;
+  enum class Performed : uint8_t { kDone, kLater, kFailed };
+  /// Carries out an entry that concerns the device alone, when all before it have begun. `outstanding`: some
+  /// of them have not ended; kLater: it has to wait for them. kFailed: `status` and `reason` say how. Called
+  /// inside an AccessScope.
+  virtual Performed perform(uint32_t /*index*/, bool /*outstanding*/, Status& status, const char*& reason) {
+    status = Status::kLocalQpOperation;
+    reason = "the queue carries out no operations of its own";
+    return Performed::kFailed;
+  }
   /// Ends the oldest outstanding entry. Called in queue order for each entry, signaled or not.
   virtual void complete(const SendCompletion& completion) = 0;
 };

@@ -3,60 +3,14 @@
 // and once where everything goes through the rings.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <numeric>
 
-#include "testing/engine_world.h"
+#include "testing/engine_ways.h"
 
 namespace verbatim::testing {
 namespace {
 
 using namespace engine;
-
-enum class Way { kLoopback, kDirect, kRings };
-
-class EngineTest : public ::testing::TestWithParam<Way> {
- protected:
-  void SetUp() override {
-    setenv("VERBATIM_NO_CMA", GetParam() == Way::kRings ? "1" : "0", 1);
-    a_ = std::make_unique<Node>(world_, 1, clock_);
-    if (GetParam() != Way::kLoopback) b_ = std::make_unique<Node>(world_, 2, clock_);
-  }
-  Node& a() { return *a_; }
-  Node& b() { return b_ ? *b_ : *a_; }
-  void settle() {
-    // An engine may rest for some hundred nanoseconds, and holds some acknowledgements back for a few looks.
-    int quiet = 0;
-    for (int round = 0; round < 100'000 && quiet < 200; round++)
-      quiet = a().engine().progress() + b().engine().progress() == 0 ? quiet + 1 : 0;
-  }
-  void pass(uint64_t ns) {
-    for (uint64_t done = 0; done < ns; done += 10'000'000) {
-      clock_.advance(10'000'000);
-      a().engine().step(clock_.now_ns());
-      b().engine().step(clock_.now_ns());
-      settle();
-    }
-  }
-  static SendWork work(Opcode opcode, TestMemory& memory, uint32_t length, size_t offset = 0) {
-    SendWork w;
-    w.opcode = opcode;
-    w.signaled = true;
-    w.sge_count = 1;
-    w.sges[0] = memory.sge(offset, length);
-    return w;
-  }
-  static SendWork to(SendWork w, TestMemory& remote, size_t offset = 0) {
-    w.remote_address = remote.address() + offset;
-    w.rkey = remote.key();
-    return w;
-  }
-
-  ManualClock clock_;
-  World world_;
-  std::unique_ptr<Node> a_, b_;
-  static constexpr uint32_t kAll = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
-};
 
 struct Pair {
   Pair(Node& a, Node& b, QpType type = QpType::kRc) : left(a, type), right(b, type) {}
@@ -375,11 +329,7 @@ TEST_P(EngineTest, AnEntryThatChangesUnderWayFails) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, EngineTest, ::testing::Values(Way::kLoopback, Way::kDirect, Way::kRings),
-                         [](const auto& info) {
-                           return info.param == Way::kLoopback ? "Loopback"
-                                  : info.param == Way::kDirect ? "Direct"
-                                                               : "Rings";
-                         });
+                         [](const auto& info) { return name_of(info.param); });
 
 }  // namespace
 }  // namespace verbatim::testing
