@@ -98,32 +98,55 @@ Outcome CommandDevice::dealloc_transport_domain(uint16_t uid, uint32_t domain) {
 Expected<uint32_t> CommandDevice::create_mkey(uint16_t uid, const prm::MkeySpec& wanted) {
   PdObject* pd = visible(numbers_.pds, uid, wanted.pd);
   if (!pd) return nobodys("protection domain", wanted.pd);
+  hw::MrSpec spec;
+  spec.pd = pd;
+  spec.length = wanted.length;
+  spec.start = wanted.start;
+  spec.access = wanted.access;
+  UmemObject* umem = nullptr;
+  const Expected<hw::Mr*> region =
+      wanted.access & engine::kIndirect
+          ? hca_.create_list_key(
+                spec, {wanted.room, wanted.log_entry_size ? uint64_t{1} << wanted.log_entry_size : 0},
+                wanted.list, wanted.variant)
+          : make_umem_key(spec, wanted, umem);
+  if (!region) return region.error();
+  const uint32_t index = (*region)->lkey >> 8;
+  mkeys_[index] = {uid, wanted, *region, umem};
+  mkeys_[index].spec.list.clear();
+  return index;
+}
+
+Expected<hw::Mr*> CommandDevice::make_umem_key(const hw::MrSpec& part, const prm::MkeySpec& wanted,
+                                               UmemObject*& umem) {
   const auto found = numbers_.umems.find(wanted.umem);
   if (found == numbers_.umems.end()) return nobodys("umem", wanted.umem);
-  UmemObject* umem = found->second;
+  umem = found->second;
   constexpr uint32_t kWrites = engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteAtomic;
   if ((wanted.access & kWrites) && !(umem->spec.access & engine::kLocalWrite))
     return Error{EINVAL, "the key is to write to a umem that was registered for reading"};
   if (wanted.umem_offset > umem->spec.length || wanted.length > umem->spec.length - wanted.umem_offset)
     return Error{EINVAL, "the key reaches beyond its umem"};
-  hw::MrSpec spec;
-  spec.pd = pd;
+  hw::MrSpec spec = part;
   spec.address = umem->spec.address + wanted.umem_offset;
-  spec.length = wanted.length;
-  spec.start = wanted.start;
-  spec.access = wanted.access;
   const Expected<hw::Mr*> region = hca_.create_mkey(spec, wanted.variant);
-  if (!region) return region.error();
-  umem->users++;
-  const uint32_t index = (*region)->lkey >> 8;
-  mkeys_[index] = {uid, wanted, *region, umem};
-  return index;
+  if (region) umem->users++;
+  return region;
+}
+
+prm::SpecialKeys CommandDevice::special_keys() {
+  prm::SpecialKeys keys;
+  keys.terminate_scatter_list = kInvalidKey;
+  keys.repeated_mkey = kRepeatKey;
+  return keys;
 }
 
 Expected<prm::MkeySpec> CommandDevice::query_mkey(uint16_t uid, uint32_t index) {
   const auto found = mkeys_.find(index);
   if (found == mkeys_.end() || found->second.maker != uid) return nobodys("memory key", index);
-  return found->second.spec;
+  prm::MkeySpec spec = found->second.spec;
+  hca_.show_key(index, spec);
+  return spec;
 }
 
 Outcome CommandDevice::destroy_mkey(uint16_t uid, uint32_t index) {
@@ -131,7 +154,7 @@ Outcome CommandDevice::destroy_mkey(uint16_t uid, uint32_t index) {
   if (found == mkeys_.end() || found->second.maker != uid) return nobodys("memory key", index);
   const Mkey key = found->second;
   mkeys_.erase(found);
-  key.umem->users--;
+  if (key.umem) key.umem->users--;
   return hca_.destroy_mr(key.region);
 }
 

@@ -23,7 +23,7 @@ class CommandDevice final : public prm::CommandUnit {
   hw::PortState port() override;
   hw::GidEntry gid(uint32_t index) override;
   Expected<uint16_t> pkey(uint32_t index) override;
-  prm::SpecialKeys special_keys() override { return {}; }
+  prm::SpecialKeys special_keys() override;
 
   Expected<uint32_t> alloc_pd(uint16_t uid) override;
   Outcome dealloc_pd(uint16_t uid, uint32_t pd) override;
@@ -49,8 +49,9 @@ class CommandDevice final : public prm::CommandUnit {
     uint16_t maker;
     prm::MkeySpec spec;
     hw::Mr* region;
-    UmemObject* umem;
+    UmemObject* umem;  ///< nullptr: it stands for other keys
   };
+  Expected<hw::Mr*> make_umem_key(const hw::MrSpec& spec, const prm::MkeySpec& wanted, UmemObject*& umem);
   /// Objects that are a number and nothing else.
   class Plain {
    public:

@@ -195,6 +195,7 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
   qp->queue_pair = *made;
   qp->number = (*made)->number();
   qp->send.set_qpn(qp->number);
+  qp->send.set_keys(engine_.keys(), spec.pd->number);
   if (srq) srq->users++;
   static_cast<PdObject*>(spec.pd)->users++;
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
@@ -272,6 +273,10 @@ Outcome ConnectxHca::set_lag_port(hw::Qp* face, uint8_t port) {
 
 hw::QpAttributes ConnectxHca::query_qp(hw::Qp* face) {
   return static_cast<QpObject*>(face)->queue_pair->query();
+}
+
+Expected<uint32_t> ConnectxHca::resting_send_position(hw::Qp* face) {
+  return static_cast<QpObject*>(face)->queue_pair->resting_send_position();
 }
 
 Outcome ConnectxHca::attach_multicast(hw::Qp* face, const Gid& group) {

@@ -69,6 +69,7 @@ class ConnectxHca final : public hw::Hca {
   void release_qpn(uint32_t number) override { engine_.release_number(number); }
   Outcome modify_qp(hw::Qp*, const hw::QpAttributes&, uint32_t mask) override;
   hw::QpAttributes query_qp(hw::Qp*) override;
+  Expected<uint32_t> resting_send_position(hw::Qp*) override;
 
   Expected<uint32_t> create_scheduling_element(const hw::SchedulingSpec& spec) override {
     return scheduling_.create(spec);
@@ -94,6 +95,12 @@ class ConnectxHca final : public hw::Hca {
 
   /// As create_mr, with the key's low byte chosen by the program. Remote rights do not need local write here.
   Expected<hw::Mr*> create_mkey(const hw::MrSpec&, uint8_t variant);
+  /// A key over ranges of other keys; `list` as it lies in a queue entry. Its rights may include
+  /// engine::kFreeKey and the like.
+  Expected<hw::Mr*> create_list_key(const hw::MrSpec&, const engine::KeyShape& shape,
+                                    std::span<const uint8_t> list, uint8_t variant);
+  /// Fills in what work requests have made of a key, and the beginning of its list.
+  void show_key(uint32_t index, prm::MkeySpec& spec);
   Expected<hw::Umem*> create_umem(const hw::UmemSpec&) override;
   Outcome destroy_umem(hw::Umem*) override;
   void execute(std::span<const uint8_t> in, std::span<uint8_t> out) override;
@@ -102,6 +109,7 @@ class ConnectxHca final : public hw::Hca {
  private:
   Expected<hw::Mr*> make_mr(const hw::MrSpec& spec, uint32_t device_access,
                             std::optional<uint8_t> variant = {});
+  hw::Mr* note_mr(const hw::MrSpec& spec, uint32_t key);
   Outcome check_mr(const hw::MrSpec& spec) const;
   void fail_overrun();
   void show_object(std::string_view kind, uint32_t number);

@@ -57,6 +57,7 @@ enum WqeOpcode : uint8_t {
   kOpCompareSwap = 0x11,
   kOpFetchAdd = 0x12,
   kOpUmr = 0x25,
+  kOpMmo = 0x2f,
 };
 
 struct ControlSegment {
@@ -106,22 +107,93 @@ struct DatagramSegment {
   uint8_t rgid[16];
 };
 inline constexpr uint32_t kGrhPresent = 1u << 30;
-/// What follows the control segment of a memory key update that only frees a key (local invalidate).
+/// What follows the control segment of a memory key update: which members of the key's context change.
 struct UmrControlSegment {
   uint8_t flags;
   uint8_t reserved[3];
-  Be16 klm_octowords;
-  Be16 translation_offset;
+  Be16 klm_octowords;       ///< of the list: 16 bytes each, one entry
+  Be16 translation_offset;  ///< first entry that changes; without kUmrOffset the size of the BSFs
   Be64 key_mask;
-  uint8_t reserved1[32];
+  Be32 translation_offset_high;  ///< bits 47..16
+  uint8_t reserved1[28];
 };
-inline constexpr uint8_t kUmrInline = 1 << 7;
-inline constexpr uint64_t kUmrMaskFree = 1ull << 29;
+inline constexpr uint8_t kUmrInline =
+    1 << 7;  ///< the list follows the key's context, else a DataSegment that names it
+inline constexpr uint8_t kUmrCheckShift = 5;  ///< two bits
+inline constexpr uint8_t kUmrMustBeFree = 1, kUmrMustNotBeFree = 2;
+inline constexpr uint8_t kUmrOffset = 1 << 4;
+inline constexpr uint8_t kUmrCheckQpn = 1 << 3;
+enum UmrMask : uint64_t {
+  kUmrMaskLength = 1ull << 0,
+  kUmrMaskStart = 1ull << 6,
+  kUmrMaskPd = 1ull << 7,
+  kUmrMaskRemoteInvalidate = 1ull << 8,
+  kUmrMaskSignatureErrors = 1ull << 9,
+  kUmrMaskBsf = 1ull << 12,
+  kUmrMaskVariant = 1ull << 13,
+  kUmrMaskQpn = 1ull << 14,
+  kUmrMaskLocalRead = 1ull << 17,
+  kUmrMaskLocalWrite = 1ull << 18,
+  kUmrMaskRemoteRead = 1ull << 19,
+  kUmrMaskRemoteWrite = 1ull << 20,
+  kUmrMaskAtomic = 1ull << 21,
+  kUmrMaskRelaxedWrite = 1ull << 25,
+  kUmrMaskFree = 1ull << 29,
+  kUmrMaskRelaxedRead = 1ull << 47,
+};
+/// The context of a memory key, as in commands.
 struct UmrKeySegment {
   uint8_t free;  ///< bit 6
-  uint8_t rest[63];
+  uint8_t reserved0;
+  uint8_t access;
+  uint8_t reserved1;
+  Be32 qpn_variant;  ///< queue pair 31..8, low byte of the key 7..0
+  Be32 reserved2;
+  Be32 flags_pd;  ///< PD number 23..0
+  Be64 start;
+  Be64 length;
+  Be32 bsf_octowords;
+  Be32 reserved3[4];
+  Be32 list_octowords;
+  uint8_t reserved4[3];
+  uint8_t log_entity_size;
+  Be32 reserved5;
 };
 inline constexpr uint8_t kUmrKeyFree = 1 << 6;
+inline constexpr uint8_t kUmrKeyAtomic = 1 << 6, kUmrKeyRemoteWrite = 1 << 5, kUmrKeyRemoteRead = 1 << 4,
+                         kUmrKeyLocalWrite = 1 << 3, kUmrKeyLocalRead = 1 << 2;
+inline constexpr uint32_t kUmrKeyBsf = 1u << 30, kUmrKeyRemoteInvalidate = 1u << 24;
+inline constexpr uint32_t kUmrAnyQp = 0xffffff;
+/// An entry of an indirect key's list (KLM). Where all entries have one size (KSM), the byte count means
+/// nothing.
+struct ListEntry {
+  Be32 byte_count;
+  Be32 key;
+  Be64 address;
+};
+/// Head of an interleaved list, in place of its first entry; StrideEntries follow.
+struct StrideHead {
+  Be32 byte_count;  ///< of one round
+  Be32 operation;   ///< kRepeatKey
+  Be32 rounds;
+  Be16 reserved;
+  Be16 entries;
+};
+struct StrideEntry {
+  Be16 stride;  ///< from round to round
+  Be16 byte_count;
+  Be32 key;
+  Be64 address;
+};
+inline constexpr uint32_t kRepeatKey = 0x400;  ///< no key has this number
+/// What follows the control segment of a copy within the device (MMO), before two DataSegments: from, to.
+struct CopySegment {
+  Be32 control;
+  Be32 key;
+  Be64 address;
+};
+inline constexpr uint8_t kMmoDma = 1;             ///< opmod
+inline constexpr uint32_t kLogCopyBytesMax = 21;  ///< of one such copy
 struct SharedNextSegment {
   uint8_t reserved[2];
   Be16 next_index;
@@ -133,7 +205,12 @@ static_assert(sizeof(ControlSegment) == 16 && sizeof(RemoteSegment) == 16 && siz
 static_assert(sizeof(DataSegment) == 16 && sizeof(InlineSegment) == 4 && sizeof(SharedNextSegment) == 16);
 static_assert(sizeof(DatagramSegment) == 48 && offsetof(DatagramSegment, rmac) == 20 &&
               offsetof(DatagramSegment, rgid) == 32);
-static_assert(sizeof(UmrControlSegment) == 48 && sizeof(UmrKeySegment) == 64);
+static_assert(sizeof(UmrControlSegment) == 48 && offsetof(UmrControlSegment, key_mask) == 8);
+static_assert(sizeof(UmrKeySegment) == 64 && offsetof(UmrKeySegment, start) == 16 &&
+              offsetof(UmrKeySegment, list_octowords) == 52 &&
+              offsetof(UmrKeySegment, log_entity_size) == 59);
+static_assert(sizeof(ListEntry) == 16 && sizeof(StrideHead) == 16 && sizeof(StrideEntry) == 16 &&
+              sizeof(CopySegment) == 16);
 
 enum CqeOpcode : uint8_t {
   kCqeRequest = 0,

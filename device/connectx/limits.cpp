@@ -3,7 +3,7 @@
 
 #include "device/connectx/device_memory.h"
 #include "device/connectx/hardware_clock.h"
-#include "engine/published.h"
+#include "engine/memory_keys.h"
 #include "wire/link/segment.h"
 
 namespace verbatim::connectx {
@@ -27,7 +27,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.max_cqe = 4194303;
   limits.max_cq_count = 0xffff;
   limits.max_cq_period_us = 4095;
-  limits.max_mr = engine::kKeysMax - 2;
+  limits.max_mr = engine::kKeysMax - engine::KeyTable::kFirstIndex;
   limits.max_pd = 1u << 23;
   limits.max_ah = INT32_MAX;
   limits.max_srq = 1u << 23;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Protection domains and memory regions.
+#include <algorithm>
 #include <cerrno>
 
 #include "base/fault_copy.h"
 #include "device/connectx/connectx_hca.h"
+#include "device/connectx/key_list.h"
 #include "device/connectx/memory_range.h"
 
 namespace verbatim::connectx {
@@ -18,7 +20,8 @@ bool is_implicit(const hw::MrSpec& spec) {
 }
 
 engine::KeyTable::Spec key_spec(const hw::MrSpec& spec, uint32_t device_access) {
-  return {spec.pd->number, spec.access | device_access, spec.start, spec.length, spec.address};
+  constexpr uint32_t kOptional = 0x3ff00000;
+  return {spec.pd->number, (spec.access & ~kOptional) | device_access, spec.start, spec.length, spec.address};
 }
 
 }  // namespace
@@ -70,16 +73,21 @@ Expected<hw::Mr*> ConnectxHca::make_mr(const hw::MrSpec& spec, uint32_t device_a
                                        std::optional<uint8_t> variant) {
   Expected<uint32_t> key = engine_.keys().create(key_spec(spec, device_access), variant);
   if (!key) return key.error();
+  hw::Mr* mr = note_mr(spec, *key);
+  static_cast<MrObject*>(mr)->null_region = device_access != 0;
+  return mr;
+}
+
+hw::Mr* ConnectxHca::note_mr(const hw::MrSpec& spec, uint32_t key) {
   auto* mr = new MrObject;
   mr->spec = spec;
-  mr->lkey = mr->rkey = *key;
-  mr->null_region = device_access != 0;
+  mr->lkey = mr->rkey = key;
   static_cast<PdObject*>(spec.pd)->users++;
   if (spec.dm) static_cast<DmObject*>(spec.dm)->users++;
   count(2, 1);
   std::lock_guard<std::mutex> hold(lock_);
   mrs_list_.add(mr);
-  return static_cast<hw::Mr*>(mr);
+  return mr;
 }
 
 Expected<hw::Mr*> ConnectxHca::create_mr(const hw::MrSpec& wanted) {
@@ -98,6 +106,35 @@ Expected<hw::Mr*> ConnectxHca::create_mkey(const hw::MrSpec& spec, uint8_t varia
   if (spec.start + spec.length - 1 < spec.start)
     return Error{EINVAL, "the key wraps around the address space"};
   return make_mr(spec, 0, variant);
+}
+
+Expected<hw::Mr*> ConnectxHca::create_list_key(const hw::MrSpec& spec, const engine::KeyShape& shape,
+                                               std::span<const uint8_t> octowords, uint8_t variant) {
+  KeyList list;
+  if (const char* why = decode_list(std::as_bytes(octowords), shape, list)) return Error{EINVAL, why};
+  const Expected<uint32_t> key = engine_.keys().create_indirect(
+      key_spec(spec, 0),
+      std::make_unique<const engine::KeyLayout>(shape, std::move(list.entries), list.rounds), variant);
+  if (!key) return key.error();
+  return note_mr(spec, *key);
+}
+
+void ConnectxHca::show_key(uint32_t index, prm::MkeySpec& spec) {
+  constexpr size_t kShown = 2;
+  const engine::AccessScope scope;
+  engine::KeyView view;
+  if (!engine_.keys().look(index, view)) return;
+  spec.variant = static_cast<uint8_t>(view.key);
+  spec.access = view.access;
+  spec.start = view.start;
+  spec.length = view.length;
+  const engine::KeyLayout* layout = engine::KeyTable::layout_of(view);
+  for (size_t i = 0; layout && i < std::min(kShown, layout->entries().size()); i++) {
+    const engine::KeyLayout::Entry& entry = layout->entries()[i];
+    const ListEntry shown{static_cast<uint32_t>(entry.length), entry.key, entry.address};
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&shown);
+    spec.list.insert(spec.list.end(), bytes, bytes + sizeof shown);
+  }
 }
 
 Expected<hw::Mr*> ConnectxHca::create_null_mr(hw::Pd* pd) {

@@ -18,8 +18,9 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
     case engine::Opcode::kRead:
     case engine::Opcode::kCompareSwap:
     case engine::Opcode::kFetchAdd:
-    case engine::Opcode::kLocalInvalidate:
     case engine::Opcode::kNop:
+    case engine::Opcode::kKeyUpdate:
+    case engine::Opcode::kMemoryCopy:
       return kCqeSend;
   }
   return kCqeSend;

@@ -14,8 +14,10 @@ using engine::Sge;
 
 namespace {
 
+constexpr uint32_t kEntryBytesMax = 64 * kSegmentUnit;
 constexpr uint32_t kUnitsPerBlock = kBasicBlock / kSegmentUnit;
 constexpr uint32_t kDatagramUnits = sizeof(DatagramSegment) / kSegmentUnit;
+constexpr const char* kNotForDatagrams = "the operation is not offered by this service type";
 constexpr const char* kTooShort = "the work queue entry ends before its opcode's segments do";
 
 uint8_t wqe_opcode(Opcode opcode) {
@@ -36,8 +38,10 @@ uint8_t wqe_opcode(Opcode opcode) {
       return kOpCompareSwap;
     case Opcode::kFetchAdd:
       return kOpFetchAdd;
-    case Opcode::kLocalInvalidate:
+    case Opcode::kKeyUpdate:
       return kOpUmr;
+    case Opcode::kMemoryCopy:
+      return kOpMmo;
     case Opcode::kNop:
       return kOpNop;
   }
@@ -114,18 +118,12 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     case kOpNop:
       work.opcode = Opcode::kNop;
       return nullptr;
-    case kOpUmr: {
-      constexpr uint32_t kUmrUnits = (sizeof(UmrControlSegment) + sizeof(UmrKeySegment)) / kSegmentUnit;
-      if (units < unit + kUmrUnits) return kTooShort;
-      const auto update = read<UmrControlSegment>(index, unit);
-      if (!(update.flags & kUmrInline) || update.key_mask != kUmrMaskFree)
-        return "memory key updates other than a local invalidate are not offered";
-      if (!(read<UmrKeySegment>(index, unit + sizeof update / kSegmentUnit).free & kUmrKeyFree))
-        return "the memory key update does not free the key";
-      work.opcode = Opcode::kLocalInvalidate;
-      work.immediate = control.immediate;
-      return nullptr;
-    }
+    case kOpUmr:
+      work.opcode = Opcode::kKeyUpdate;
+      return datagrams_ ? kNotForDatagrams : nullptr;
+    case kOpMmo:
+      work.opcode = Opcode::kMemoryCopy;
+      return datagrams_ ? kNotForDatagrams : nullptr;
     case kOpSend:
       work.opcode = Opcode::kSend;
       break;
@@ -216,6 +214,18 @@ const char* SendRing::decode_inline(uint32_t index, uint32_t& unit, uint32_t uni
   }
   unit += size;
   return nullptr;
+}
+
+engine::SendQueue::Performed SendRing::perform(uint32_t index, bool outstanding, engine::Status& status,
+                                               const char*& reason) {
+  alignas(16) std::byte entry[kEntryBytesMax];
+  const uint32_t units = read<ControlSegment>(index, 0).qpn_ds & 0x3f;
+  for (uint32_t unit = 0; unit < units; unit++)
+    std::memcpy(entry + unit * kSegmentUnit, at(index, unit * kSegmentUnit), kSegmentUnit);
+  status = engine::Status::kLocalQpOperation;
+  reason = "the queue carries out no operations of its own";
+  return local_ ? local_->perform({entry, units * kSegmentUnit}, outstanding, status, reason)
+                : Performed::kFailed;
 }
 
 void SendRing::complete(const engine::SendCompletion& done) {

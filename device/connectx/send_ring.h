@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
+
 #include "device/connectx/formats.h"
+#include "device/connectx/local_operations.h"
 #include "device/hw/hca.h"
 #include "engine/work.h"
 
@@ -24,9 +27,12 @@ class SendRing final : public engine::SendQueue {
         user_index_(user_index) {}
 
   void set_qpn(uint32_t qpn) { qpn_ = qpn; }
+  /// Whose keys its entries may change and copy with; without, they may not.
+  void set_keys(engine::KeyTable& keys, uint32_t domain) { local_.emplace(keys, domain); }
   void reset() { broken_ = false; }
 
   Fetch fetch(uint32_t index, engine::SendWork& work, uint32_t& next, const char*& reason) override;
+  Performed perform(uint32_t index, bool outstanding, engine::Status& status, const char*& reason) override;
   void complete(const engine::SendCompletion& completion) override;
 
  private:
@@ -47,6 +53,7 @@ class SendRing final : public engine::SendQueue {
   const bool datagrams_;
   CompletionRing& completions_;
   const uint32_t user_index_;
+  std::optional<LocalOperations> local_;
   uint32_t qpn_ = 0;
   bool broken_ = false;
 };

@@ -249,6 +249,9 @@ public:
     /// queue indices; the host side then resets its own and the doorbell record.
     virtual Outcome modify_qp(Qp*, const QpAttributes&, uint32_t mask) = 0;
     virtual QpAttributes query_qp(Qp*) = 0;
+    /// Where the send queue of a queue pair in SQD goes on: the running index of the entry, as the device
+    /// counts. EINVAL: it is in another state.
+    virtual Expected<uint32_t> resting_send_position(Qp*) = 0;
 
     /// Its number.
     virtual Expected<uint32_t> create_scheduling_element(const SchedulingSpec&) = 0;

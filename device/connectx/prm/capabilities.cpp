@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/memory_keys.h"
+
 namespace verbatim::prm {
 
 namespace {
@@ -51,6 +53,19 @@ void sizes(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_max_atomic_size_qp, kLogAtomicMax);
 }
 
+void memory_keys(Writer<CmdHcaCap> cap) {
+  cap.set(CmdHcaCap::max_indirection, engine::kIndirectionMax);
+  cap.set(CmdHcaCap::log_max_klm_list_size, kLogKlmListMax);
+  cap.set(CmdHcaCap::fixed_buffer_size, true);
+  cap.set(CmdHcaCap::umr_extended_translation_offset, true);
+  cap.set(CmdHcaCap::umr_fence, UmrFence::kNone);
+  cap.set(CmdHcaCap::umr_modify_entity_size_disabled, true);
+  cap.set(CmdHcaCap::umr_ptr_rlky, true);
+  cap.set(CmdHcaCap::dma_mmo_qp, true);
+  cap.set(CmdHcaCap::dma_mmo_sq, true);
+  cap.set(CmdHcaCap::log_dma_mmo_max_size, kLogCopyBytesMax);
+}
+
 void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   sizes(facts.limits, cap);
   cap.set(CmdHcaCap::rc, true);
@@ -60,6 +75,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::cq_resize, true);
   cap.set(CmdHcaCap::cq_moderation, true);
   cap.set(CmdHcaCap::cqe_version, kCqeVersion);
+  memory_keys(cap);
   // Groups of their own.
   cap.set(CmdHcaCap::atomic, true);
   cap.set(CmdHcaCap::roce, true);

@@ -48,6 +48,11 @@ struct DeviceFacts {
 /// Most transport domains that a user context may have at once.
 constexpr uint32_t kLogTransportDomainsMax = 16;
 
+/// Most entries of an indirect memory key's list.
+constexpr uint32_t kLogKlmListMax = 16;
+/// Most bytes that one copy within the device moves.
+constexpr uint32_t kLogCopyBytesMax = 21;
+
 /// Writes a group as far as the device has what it describes, nothing else; the device has the same current
 /// and maximal values. Returns false if there is no such group.
 bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<HcaCapUnion> out);

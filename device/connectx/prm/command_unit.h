@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/expected.h"
 #include "device/hw/hca.h"
@@ -27,15 +28,19 @@ struct QpFacts {
   uint32_t log_send_blocks = 0, log_receive_entries = 0;
 };
 
-/// A memory key over a part of a umem.
+/// A memory key over a part of a umem, or one that stands for ranges of other keys (engine::kIndirect).
 struct MkeySpec {
   uint32_t pd = 0;
-  uint32_t access = 0;  ///< engine::Access
+  uint32_t access = 0;  ///< engine::Access, and what makes a key more (engine/status.h)
   uint8_t variant = 0;  ///< low byte of the key, chosen by the program
   uint64_t start = 0;   ///< address of its first byte, as work requests name it
   uint64_t length = 0;  ///< bytes
   uint32_t umem = 0;
   uint64_t umem_offset = 0;
+  // Of an indirect key.
+  uint32_t room = 0;           ///< entries that its list may have
+  uint8_t log_entry_size = 0;  ///< bytes of each entry; 0: each says its own
+  std::vector<uint8_t> list;   ///< as it lies in mailboxes and queue entries, 16 bytes an entry
 };
 
 /// The device as commands meet it: objects have numbers, and belong to the user context that made them.
@@ -73,6 +78,7 @@ class CommandUnit {
 
   /// Its index: the key is that << 8 | variant. EINVAL: beyond the umem, or without the umem's rights.
   virtual Expected<uint32_t> create_mkey(uint16_t uid, const MkeySpec& spec) = 0;
+  /// As work requests have left it; no more of the list than a mailbox shows.
   virtual Expected<MkeySpec> query_mkey(uint16_t uid, uint32_t index) = 0;
   virtual Outcome destroy_mkey(uint16_t uid, uint32_t index) = 0;
 };

@@ -67,19 +67,63 @@ TEST_F(Keys, AreShownAsTheyWereMade) {
 }
 
 TEST_F(Keys, OfOtherKindsAreRefused) {
-  for (const Field<Mkc, 1> field : {Mkc::free, Mkc::umr_en, Mkc::bsf_en, Mkc::length64}) {
+  for (const Field<Mkc, 1> field : {Mkc::free, Mkc::bsf_en, Mkc::length64}) {
     context.set(field, true);
     EXPECT_EQ(make(), Status::kBadParamErr) << field.offset;
     context.set(field, false);
   }
-  context.set(Mkc::access_mode_1_0, MkeyAccessMode::kKlms);
-  EXPECT_EQ(make(), Status::kBadParamErr);
+  for (const auto mode : {MkeyAccessMode::kPa, MkeyAccessMode::kKlms, MkeyAccessMode::kSwIcm}) {
+    context.set(Mkc::access_mode_1_0, static_cast<uint32_t>(mode) & 3);
+    context.set(Mkc::access_mode_4_2, static_cast<uint32_t>(mode) >> 2);
+    EXPECT_EQ(make(), Status::kBadParamErr) << static_cast<uint32_t>(mode);
+  }
+  context.set(Mkc::access_mode_4_2, 0);
   context.set(Mkc::access_mode_1_0, MkeyAccessMode::kMtt);
   context.set(Mkc::qpn, 7);
   EXPECT_EQ(make(), Status::kBadParamErr);
   context.set(Mkc::qpn, 0xffffff);
   create.set(CreateMkeyIn::mkey_umem_valid, false);
   EXPECT_EQ(make(), Status::kBadParamErr);
+}
+
+TEST_F(Keys, MayStandForOthers) {
+  create.set(CreateMkeyIn::mkey_umem_valid, false);
+  context.set(Mkc::access_mode_1_0, MkeyAccessMode::kKlms);
+  context.set(Mkc::free, true);
+  context.set(Mkc::umr_en, true);
+  context.set(Mkc::en_rinval, true);
+  context.set(Mkc::translations_octword_size, 8);
+  ASSERT_EQ(make(), Status::kOk);
+  EXPECT_EQ(unit.mkey_.access, engine::kIndirect | engine::kFreeKey | engine::kUpdatable |
+                                   engine::kRemoteInvalidate | engine::kLocalWrite | engine::kRemoteRead);
+  EXPECT_EQ(unit.mkey_.room, 8u);
+  EXPECT_EQ(unit.mkey_.log_entry_size, 0);
+  EXPECT_TRUE(unit.mkey_.list.empty());
+  create.set(CreateMkeyIn::translations_octword_actual_size, 2);
+  EXPECT_EQ(make(), Status::kBadParamErr) << "the list is not in the mailbox";
+  std::vector<uint8_t> longer = in;
+  for (uint8_t i = 0; i < 32; i++) longer.push_back(i);
+  ASSERT_EQ(run(longer, CreateMkeyOut::kBits / 8), Status::kOk);
+  ASSERT_EQ(unit.mkey_.list.size(), 32u);
+  EXPECT_EQ(unit.mkey_.list[31], 31);
+  const Writer<CreateMkeyIn> box(longer);
+  const auto key = box[CreateMkeyIn::memory_key_mkey_entry];
+  key.set(Mkc::translations_octword_size, 1);
+  EXPECT_EQ(run(longer, CreateMkeyOut::kBits / 8), Status::kBadParamErr) << "longer than the key is to have";
+  key.set(Mkc::translations_octword_size, 1u << 20);
+  EXPECT_EQ(run(longer, CreateMkeyOut::kBits / 8), Status::kBadParamErr) << "longer than any";
+}
+
+TEST_F(Keys, MayStandForOthersOfOneSize) {
+  create.set(CreateMkeyIn::mkey_umem_valid, false);
+  context.set(Mkc::access_mode_1_0, MkeyAccessMode::kKsm);
+  context.set(Mkc::translations_octword_size, 8);
+  EXPECT_EQ(make(), Status::kBadParamErr) << "of which size?";
+  context.set(Mkc::log_page_size, 63);
+  EXPECT_EQ(make(), Status::kBadParamErr);
+  context.set(Mkc::log_page_size, 21);
+  ASSERT_EQ(make(), Status::kOk);
+  EXPECT_EQ(unit.mkey_.log_entry_size, 21);
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "device/connectx/formats.h"
+#include "device/connectx/key_list.h"
+#include "engine/memory_keys.h"
+#include "engine/work.h"
+
+namespace verbatim::connectx {
+
+/// What send queue entries ask of the device itself: changes of memory keys (UMR) and copies (MMO). An entry
+/// may hold anything.
+class LocalOperations {
+ public:
+  /// `domain`: of the queue pair.
+  LocalOperations(engine::KeyTable& keys, uint32_t domain) : keys_(keys), domain_(domain) {}
+
+  /// As engine::SendQueue::perform, for the bytes of an entry.
+  engine::SendQueue::Performed perform(std::span<const std::byte> entry, bool outstanding,
+                                       engine::Status& status, const char*& reason);
+
+ private:
+  const char* update_key(std::span<const std::byte> entry, bool outstanding, bool& later);
+  const char* read_list(std::span<const std::byte> rest, const UmrControlSegment& control,
+                        const engine::KeyShape& shape, KeyList& list);
+  const char* copy(std::span<const std::byte> entry, engine::Status& status);
+
+  engine::KeyTable& keys_;
+  const uint32_t domain_;
+};
+
+}  // namespace verbatim::connectx
