@@ -5,33 +5,35 @@
 // and begins one: control segment and the segments of its operation. Setters append data. wr_complete ends
 // the last one, moves the doorbell record and rings. The first error makes the rest of the batch do nothing;
 // then, and on wr_abort, the queue goes back to where it stood.
-#include "lib/mlx5/send_entry.h"
+#include "lib/mlx5/builders.h"
 
 namespace verbatim::mlx5 {
-namespace {
 
 using connectx::Be32;
 
 void end_request(QueuePair& qp) {
   if (qp.batch.units == 0) return;
+  if (qp.batch.setters != 0 && qp.batch.error == 0) qp.batch.error = EINVAL;
+  qp.batch.key = nullptr;
   finish_entry(qp, qp.batch.units);
   qp.batch.units = 0;
 }
 
-/// False: the batch has failed. Else the control segment is written and batch.at stands behind it.
 bool begin_request(QueuePair& qp, uint8_t opcode, uint32_t immediate) {
   QueuePair::Batch& batch = qp.batch;
   if (batch.error != 0) return false;
   end_request(qp);
+  if (batch.error != 0) return false;
   if (qp.send_full(batch.count)) {
     batch.error = ENOMEM;
     return false;
   }
   std::byte* start = qp.block_at(qp.block);
   write_control(qp, start, opcode, immediate, control_flags(qp, qp.ex.wr_flags));
-  SendSlot& slot = qp.slots[qp.block & (qp.blocks - 1)];
+  SendSlot& slot = current_slot(qp);
   slot.wr_id = qp.ex.wr_id;
   slot.completed = qp.head + ++batch.count;
+  slot.special = 0;
   batch.at = advance(qp, start, sizeof(connectx::ControlSegment));
   batch.units = 1;
   if (qp.datagrams) {
@@ -41,6 +43,8 @@ bool begin_request(QueuePair& qp, uint8_t opcode, uint32_t immediate) {
   }
   return true;
 }
+
+namespace {
 
 void begin_remote(ibv_qp_ex* ex, uint8_t opcode, uint32_t immediate, uint64_t address, uint32_t rkey) {
   QueuePair& qp = QueuePair::of(ex);
@@ -158,13 +162,13 @@ void roll_back(QueuePair& qp) {
 
 int wr_complete(ibv_qp_ex* ex) {
   QueuePair& qp = QueuePair::of(ex);
+  if (qp.batch.error == 0) end_request(qp);
   const int error = qp.batch.error;
   if (error != 0) {
     roll_back(qp);
     qp.send_lock.unlock();
     return error;
   }
-  end_request(qp);
   const bool any = qp.batch.count != 0;
   qp.head += qp.batch.count;
   if (any) qp.publish_send();

@@ -21,7 +21,9 @@ ibv_wc_status status_of(uint8_t syndrome);
 /// skip it.
 uint64_t take(CompletionQueue& cq, const connectx::Cqe& cqe, QueuePair*& qp);
 
-inline ibv_wc_opcode opcode_of(const connectx::Cqe& cqe) {
+/// Of the entry that was taken last.
+inline ibv_wc_opcode opcode_of(const CompletionQueue& cq, const connectx::Cqe& cqe) {
+  if (cq.special != 0) return static_cast<ibv_wc_opcode>(cq.special);
   const auto kind = static_cast<uint8_t>(cqe.opcode_owner >> 4);
   if (kind == connectx::kCqeWriteImmediate) return IBV_WC_RECV_RDMA_WITH_IMM;
   if (is_receive(kind)) return IBV_WC_RECV;

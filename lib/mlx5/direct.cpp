@@ -52,7 +52,7 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {
   constexpr uint64_t kMaxClockAgeNs = 1'000'000'000;
   // What the device lacks is said by zeros: compression, software parsing, striding, tunnels, registers of
-  // their own, flow actions, DC, signatures, streams, copies, cryptography. Left out is what a mask bit
+  // their own, flow actions, DC, signatures, streams, cryptography. Left out is what a mask bit
   // itself would promise: a mapped clock, a LAG, a metadata register.
   constexpr uint64_t kAnswered = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
                                  MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
@@ -91,10 +91,11 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
   clear(MLX5DV_CONTEXT_MASK_DC_ODP_CAPS, attributes->dc_odp_caps);
   clear(MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD, attributes->sig_caps);
   clear(MLX5DV_CONTEXT_MASK_DCI_STREAMS, attributes->dci_streams_caps);
-  clear(MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH, attributes->max_wr_memcpy_length);
   clear(MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD, attributes->crypto_caps);
   clear(MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, attributes->max_dc_rd_atom);
   clear(MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, attributes->max_dc_init_rd_atom);
+  if ((wanted & MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH) != 0)
+    attributes->max_wr_memcpy_length = size_t{1} << connectx::kLogCopyBytesMax;
   if ((wanted & MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE) != 0)
     attributes->max_clock_info_update_nsec = kMaxClockAgeNs;
   return 0;
@@ -113,11 +114,6 @@ int mlx5dv_get_clock_info(ibv_context* public_context, mlx5dv_clock_info* info) 
   info->shift = kShift;
   info->mask = UINT64_MAX >> 1;
   return 0;
-}
-
-mlx5dv_qp_ex* mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_ex* /*qp*/) {
-  errno = EOPNOTSUPP;
-  return nullptr;
 }
 
 }  // extern "C"

@@ -59,14 +59,11 @@ REFUSE(mlx5dv_destroy_steering_anchor)
 
 // Memory keys.
 REFUSE(_mlx5dv_mkey_check)
-REFUSE_POINTER(mlx5dv_create_mkey)
-REFUSE(mlx5dv_destroy_mkey)
 
 // Others.
 REFUSE_QUIETLY(_mlx5dv_get_export_sizes)
 REFUSE_POINTER(mlx5dv_create_wq)
 REFUSE(mlx5dv_dci_stream_id_reset)
-REFUSE(mlx5dv_qp_cancel_posted_send_wrs)
 
 // Software steering.
 REFUSE_POINTER(mlx5dv_dr_action_create_aso)

@@ -36,8 +36,6 @@ Error check(const mlx5dv_qp_init_attr& special) {
   if ((special.comp_mask & ~kKnown) != 0) return {EINVAL, "mlx5dv_create_qp: unknown bits in comp_mask"};
   if ((special.comp_mask & (MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)) != 0)
     return {EOPNOTSUPP, "mlx5dv_create_qp: the device has no dynamically connected queue pairs"};
-  if ((special.comp_mask & MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS) != 0 && special.send_ops_flags != 0)
-    return {EOPNOTSUPP, "mlx5dv_create_qp: send_ops_flags ask for operations that the device does not have"};
   if ((special.comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) == 0) return {};
   const uint32_t flags = special.create_flags;
   if ((flags & ~(kScatter | kRaw | kLacking | MLX5DV_QP_CREATE_OOO_DP)) != 0)
@@ -49,6 +47,14 @@ Error check(const mlx5dv_qp_init_attr& special) {
   if ((flags & kLacking) != 0)
     return {EOPNOTSUPP, "mlx5dv_create_qp: the device has no packet based credits or signature pipelining"};
   return {};
+}
+
+/// MLX5DV_QP_EX_WITH_x that queue pairs of a type offer.
+uint64_t operations_of(ibv_qp_type type) {
+  constexpr uint64_t kReliable = MLX5DV_QP_EX_WITH_MR_INTERLEAVED | MLX5DV_QP_EX_WITH_MR_LIST |
+                                 MLX5DV_QP_EX_WITH_MKEY_CONFIGURE | MLX5DV_QP_EX_WITH_RAW_WQE |
+                                 MLX5DV_QP_EX_WITH_MEMCPY;
+  return type == IBV_QPT_RC ? kReliable : static_cast<uint64_t>(MLX5DV_QP_EX_WITH_RAW_WQE);
 }
 
 /// The context if it is ours; nullptr with errno set.
@@ -89,11 +95,20 @@ ibv_qp* mlx5dv_create_qp(ibv_context* public_context, ibv_qp_init_attr_ex* attri
                          mlx5dv_qp_init_attr* special) {
   verbs::Context* context = own_or_refuse(public_context);
   if (context == nullptr) return nullptr;
+  uint64_t operations = 0;
   if (special != nullptr) {
     if (const Error refusal = check(*special); refusal.code != 0)
       return verbs::refuse_pointer(*context, refusal);
+    if ((special->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS) != 0)
+      operations = special->send_ops_flags;
   }
-  return ibv_create_qp_ex(public_context, attributes);
+  if ((operations & ~operations_of(attributes->qp_type)) != 0)
+    return verbs::refuse_pointer(
+        *context, EOPNOTSUPP,
+        "mlx5dv_create_qp: send_ops_flags ask for operations that this type does not have");
+  ibv_qp* qp = ibv_create_qp_ex(public_context, attributes);
+  if (qp != nullptr) install_key_builders(QueuePair::of(qp), operations);
+  return qp;
 }
 
 }  // extern "C"

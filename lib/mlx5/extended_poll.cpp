@@ -53,7 +53,7 @@ void end_poll(ibv_cq_ex* public_cq) {
 
 const Cqe& current(ibv_cq_ex* cq) { return *CompletionQueue::of(cq).current; }
 
-ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return opcode_of(current(cq)); }
+ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return opcode_of(CompletionQueue::of(cq), current(cq)); }
 uint32_t read_vendor_err(ibv_cq_ex* cq) {
   const auto& error = reinterpret_cast<const connectx::ErrorCqe&>(current(cq));
   return cq->status == IBV_WC_SUCCESS ? 0 : error.vendor_syndrome;

@@ -24,6 +24,7 @@
 namespace verbatim::mlx5 {
 
 struct CompletionQueue;
+struct MemoryKey;
 struct QueuePair;
 struct SharedReceiveQueue;
 
@@ -101,6 +102,7 @@ struct CompletionQueue : verbs::CompletionQueue {
   QueuePairTable* queue_pairs = nullptr;
   QueuePair* last_qp = nullptr;  ///< of the entry read last; most completions come in runs
   uint32_t last_index = 0;
+  uint32_t special = 0;  ///< of the entry read last, see SendSlot
   uint32_t arm_sequence = 0;
   uint32_t stride_shift = 6;               ///< of its rings
   std::atomic<bool> exposed{false};        ///< a program reads it by itself and arms it by plain stores
@@ -142,6 +144,7 @@ struct CompletionQueue : verbs::CompletionQueue {
 struct SendSlot {
   uint64_t wr_id;
   uint32_t completed;  ///< `tail` once it has completed
+  uint32_t special;  ///< ibv_wc_opcode of its completion, where the opcode in the entry does not tell; else 0
 };
 
 struct QueuePair : verbs::QueuePair {
@@ -173,7 +176,15 @@ struct QueuePair : verbs::QueuePair {
     bool fence_next = false;   ///< `fence_next` before it
     uint32_t units = 0;        ///< of the work request under construction; 0: none
     std::byte* at = nullptr;   ///< where its next segment goes
+    // Of a memory key update under construction; see key_builders.cpp.
+    MemoryKey* key = nullptr;
+    uint32_t setters = 0;  ///< that must still follow
   } batch;
+  /// What direct verbs build with.
+  struct Direct {
+    mlx5dv_qp_ex ex{};
+    QueuePair* owner = nullptr;
+  } direct;
   // Receive queue.
   SpinLock receive_lock;
   uint32_t receive_head = 0;
@@ -193,6 +204,7 @@ struct QueuePair : verbs::QueuePair {
 
   static QueuePair& of(ibv_qp* qp) { return *static_cast<QueuePair*>(verbs::QueuePair::of(qp)); }
   static QueuePair& of(ibv_qp_ex* qp) { return of(&qp->qp_base); }
+  static QueuePair& of(mlx5dv_qp_ex* qp) { return *reinterpret_cast<Direct*>(qp)->owner; }
 
   std::byte* send_end() const { return send_ring + static_cast<size_t>(blocks) * kBlock; }
   std::byte* block_at(uint32_t index) const {
@@ -248,6 +260,8 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 void install_extended_polling(CompletionQueue& cq);
 /// The ibv_wr_ calls for the operations in `flags` (IBV_QP_EX_WITH_x).
 void install_builders(QueuePair& qp, uint64_t flags);
+/// The mlx5dv_wr_ calls for the operations in `flags` (MLX5DV_QP_EX_WITH_x), which its type has.
+void install_key_builders(QueuePair& qp, uint64_t flags);
 
 /// Takes the completions of a queue pair that is gone or reset out of a queue.
 void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq);

@@ -73,9 +73,11 @@ uint64_t take(CompletionQueue& cq, const Cqe& cqe, QueuePair*& qp) {
   if (!is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4))) {
     const SendSlot& slot = qp->slots[counter & (qp->blocks - 1)];
     const uint64_t wr_id = slot.wr_id;
+    cq.special = slot.special;
     qp->tail.store(slot.completed, std::memory_order_release);
     return wr_id;
   }
+  cq.special = 0;
   if (qp->srq != nullptr) {
     const uint32_t entry = counter & (qp->srq->entries - 1);
     const uint64_t wr_id = qp->srq->ids[entry];
@@ -122,7 +124,7 @@ bool describe(CompletionQueue& cq, const Cqe& cqe, ibv_wc& wc) {
   wc.status = IBV_WC_SUCCESS;
   wc.vendor_err = 0;
   wc.qp_num = qp->number;
-  wc.opcode = opcode_of(cqe);
+  wc.opcode = opcode_of(cq, cqe);
   if (kind == connectx::kCqeRequest) {
     wc.byte_len = bytes_of(cqe);
     wc.wc_flags = 0;

@@ -99,6 +99,7 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   SendSlot& slot = qp.slots[qp.block & (qp.blocks - 1)];
   slot.wr_id = wr.wr_id;
   slot.completed = qp.head + waiting + 1;
+  slot.special = 0;
   finish_entry(qp, units);
   return 0;
 }
@@ -112,7 +113,7 @@ uint32_t write_invalidate(const QueuePair& qp, std::byte* at) {
   control.key_mask = connectx::kUmrMaskFree;
   at = advance(qp, at, sizeof control);
   auto& key = *reinterpret_cast<connectx::UmrKeySegment*>(at);
-  std::memset(&key, 0, sizeof key);
+  std::memset(static_cast<void*>(&key), 0, sizeof key);
   key.free = connectx::kUmrKeyFree;
   return (sizeof control + sizeof key) / kUnit;
 }

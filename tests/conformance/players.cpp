@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tests/conformance/players.h"
 
+#include <infiniband/mlx5dv.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -30,6 +31,17 @@ void need(bool ok, const char* what) {
   std::abort();
 }
 
+ibv_context* open_for_commands() {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  need(list != nullptr && list[0] != nullptr, "ibv_get_device_list");
+  mlx5dv_context_attr attributes{};
+  attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
+  ibv_context* context = mlx5dv_open_device(list[0], &attributes);
+  ibv_free_device_list(list);
+  need(context != nullptr, "mlx5dv_open_device");
+  return context;
+}
+
 }  // namespace
 
 ibv_context* open_first() {
@@ -39,7 +51,7 @@ ibv_context* open_first() {
 }
 
 Endpoint::Endpoint(const Traits& wanted, int socket) : traits(wanted), socket_(socket) {
-  context = open_first();
+  context = traits.direct_operations != 0 ? open_for_commands() : open_first();
   pd = ibv_alloc_pd(context);
   need(pd != nullptr, "ibv_alloc_pd");
   if (traits.channel)
@@ -86,7 +98,11 @@ void Endpoint::make_qp() {
     wanted.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     wanted.send_ops_flags = traits.operations;
   }
-  qp = ibv_create_qp_ex(context, &wanted);
+  mlx5dv_qp_init_attr direct{};
+  direct.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
+  direct.send_ops_flags = traits.direct_operations;
+  qp = traits.direct_operations != 0 ? mlx5dv_create_qp(context, &wanted, &direct)
+                                     : ibv_create_qp_ex(context, &wanted);
   need(qp != nullptr, "ibv_create_qp_ex");
 }
 

@@ -306,7 +306,7 @@ TEST(RawObjects, DeviceSaysWhatItLacks) {
   EXPECT_EQ(device.version, 0);
   EXPECT_EQ(device.flags, uint64_t{MLX5DV_CONTEXT_FLAGS_CQE_V1} | MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS);
   EXPECT_EQ(device.cqe_comp_caps.max_num, 0u);
-  EXPECT_EQ(device.max_wr_memcpy_length, 0u);
+  EXPECT_EQ(device.max_wr_memcpy_length, size_t{1} << 21);
   EXPECT_EQ(device.crypto_caps.crypto_engines, 0);
   EXPECT_GT(device.max_clock_info_update_nsec, 0u);
   EXPECT_EQ(device.comp_mask & (MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK | MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS), 0u);
@@ -389,7 +389,13 @@ TEST(RawObjects, QueuePairFlagsByType) {
   EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_OOO_DP, 0), 0) << "an order that nobody can tell";
   EXPECT_EQ(error_of(kFlags, 1u << 20, 0), EINVAL);
   EXPECT_EQ(error_of(1u << 20, 0, 0), EINVAL);
-  EXPECT_EQ(error_of(MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS, 0, MLX5DV_QP_EX_WITH_MR_LIST), EOPNOTSUPP);
+  constexpr uint64_t kOperations = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
+  EXPECT_EQ(error_of(kOperations, 0, MLX5DV_QP_EX_WITH_MR_LIST), 0);
+  EXPECT_EQ(error_of(kOperations, 0, 1u << 30), EOPNOTSUPP);
+  wanted.qp_type = IBV_QPT_UD;
+  EXPECT_EQ(error_of(kOperations, 0, MLX5DV_QP_EX_WITH_RAW_WQE), 0);
+  EXPECT_EQ(error_of(kOperations, 0, MLX5DV_QP_EX_WITH_MR_LIST), EOPNOTSUPP);
+  EXPECT_EQ(error_of(kOperations, 0, MLX5DV_QP_EX_WITH_MEMCPY), EOPNOTSUPP);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "abi/prm/memory.h"
+#include "device/connectx/prm/view.h"
 #include "engine/status.h"
 
 namespace verbatim::fuzz {
@@ -43,9 +45,44 @@ Memories::Memories(hw::Hca& hca, hw::Pd* pd, Random& random) : hca_(hca), pd_(pd
     }
     all_.push_back(memory);
   }
+  make_list_keys();
+}
+
+// One with entries of their own lengths, two with pages; free until a queue entry says otherwise.
+void Memories::make_list_keys() {
+  using prm::CreateMkeyIn;
+  using prm::Mkc;
+  for (uint32_t i = 0; i < kListKeys; i++) {
+    uint8_t in[CreateMkeyIn::kBits / 8] = {}, out[prm::CreateMkeyOut::kBits / 8] = {};
+    const prm::Writer<CreateMkeyIn> box(in);
+    box.set(CreateMkeyIn::opcode, prm::CreateMkey::kOpcode);
+    box.set(CreateMkeyIn::uid, hw::Hca::kUserContext);
+    const auto key = box[CreateMkeyIn::memory_key_mkey_entry];
+    key.set(Mkc::access_mode_1_0, i < 2 ? prm::MkeyAccessMode::kKlms : prm::MkeyAccessMode::kKsm);
+    key.set(Mkc::log_page_size, 12);
+    key.set(Mkc::free, true);
+    key.set(Mkc::umr_en, true);
+    key.set(Mkc::en_rinval, i == 1);
+    key.set(Mkc::pd, pd_->number);
+    key.set(Mkc::qpn, 0xffffff);
+    key.set(Mkc::translations_octword_size, kListRoom);
+    hca_.execute(in, out);
+    if (out[0] != 0) std::abort();
+    list_keys_.push_back(prm::View<prm::CreateMkeyOut>(out)[prm::CreateMkeyOut::mkey_index]);
+  }
 }
 
 Memories::~Memories() {
+  using prm::DestroyMkeyIn;
+  for (const uint32_t index : list_keys_) {
+    uint8_t in[DestroyMkeyIn::kBits / 8] = {}, out[prm::DestroyMkeyOut::kBits / 8] = {};
+    const prm::Writer<DestroyMkeyIn> box(in);
+    box.set(DestroyMkeyIn::opcode, prm::DestroyMkey::kOpcode);
+    box.set(DestroyMkeyIn::uid, hw::Hca::kUserContext);
+    box.set(DestroyMkeyIn::mkey_index, index);
+    hca_.execute(in, out);
+    if (out[0] != 0) std::abort();
+  }
   // A region that was changed may name another's memory.
   for (const Memory& memory : all_)
     if (memory.mr) (void)hca_.destroy_mr(memory.mr);
@@ -95,6 +132,7 @@ void Memories::disturb() {
 }
 
 Target Memories::target(uint32_t which, uint32_t qpn) const {
+  if (which == kCount - 1) return {0, list_keys_[0] << 8, qpn};
   const Memory& memory = all_[which];
   return {reinterpret_cast<uint64_t>(memory.base), memory.mr ? memory.mr->rkey : 0x1200, qpn};
 }

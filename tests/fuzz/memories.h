@@ -43,10 +43,14 @@ class Memories {
   /// Unmaps, protects, deregisters, registers again or changes one of the others.
   void disturb();
   Target target(uint32_t which, uint32_t qpn) const;
+  /// A key that stands for others, as work requests say.
+  uint32_t list_key() { return list_keys_[random_.below(kListKeys)] << 8; }
   /// Nothing was written around the pieces.
   bool surroundings_intact() const;
 
  private:
+  static constexpr uint32_t kListKeys = 3, kListRoom = 64;
+  void make_list_keys();
   hw::MrSpec spec_of(const Memory& memory, uint32_t access) const;
   void enroll(Memory& memory);
 
@@ -54,6 +58,7 @@ class Memories {
   hw::Pd* const pd_;
   Random& random_;
   std::vector<Memory> all_;
+  std::vector<uint32_t> list_keys_;  ///< their indices
 };
 
 }  // namespace verbatim::fuzz

@@ -17,13 +17,12 @@ constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint32_t kPiecesMax = 6;
 
 /// Those that every service offers, then those of UC, those of RC, and those that are always refused here.
-constexpr uint8_t kOpcodes[] = {
-    connectx::kOpSend,        connectx::kOpSendImmediate,  connectx::kOpNop,
-    connectx::kOpWrite,       connectx::kOpWriteImmediate, connectx::kOpRead,
-    connectx::kOpCompareSwap, connectx::kOpFetchAdd,       connectx::kOpSendInvalidate,
-    connectx::kOpUmr};
+constexpr uint8_t kOpcodes[] = {connectx::kOpSend,        connectx::kOpSendImmediate,  connectx::kOpNop,
+                                connectx::kOpWrite,       connectx::kOpWriteImmediate, connectx::kOpRead,
+                                connectx::kOpCompareSwap, connectx::kOpFetchAdd,       connectx::kOpUmr,
+                                connectx::kOpMmo,         connectx::kOpSendInvalidate};
 
-uint32_t offered(hw::QpType type) { return type == hw::QpType::kUd ? 3 : type == hw::QpType::kUc ? 5 : 8; }
+uint32_t offered(hw::QpType type) { return type == hw::QpType::kUd ? 3 : type == hw::QpType::kUc ? 5 : 10; }
 
 bool is_atomic(uint8_t opcode) {
   return opcode == connectx::kOpCompareSwap || opcode == connectx::kOpFetchAdd;
@@ -63,6 +62,10 @@ connectx::DataSegment RawQueues::data_segment(Memories& memories, uint32_t most)
   segment.byte_count = length;
   segment.lkey = memory.mr ? memory.mr->lkey : random_.below(1 << 16);
   segment.address = reinterpret_cast<uint64_t>(memory.base) + random_.below(Memory::kBytes - length + 1);
+  if (wrong(4)) {
+    segment.lkey = memories.list_key();
+    segment.address = random_.below(2048);
+  }
   if (wrong(40)) segment.byte_count = random_.one_in(2) ? 0 : static_cast<uint32_t>(random_.next());
   if (wrong(20)) segment.address = segment.address + Memory::kBytes / 2;
   if (wrong(40)) segment.address = random_.next();
@@ -100,18 +103,71 @@ uint32_t RawQueues::build_remote(uint32_t index, uint32_t unit, uint8_t opcode, 
   return unit;
 }
 
-// A local invalidate, or an update that is not offered.
-uint32_t RawQueues::build_update(uint32_t index, uint32_t unit) {
+// A local invalidate, or a new meaning for a key: its list here or in memory, or something wrong about it.
+uint32_t RawQueues::build_update(uint32_t index, uint32_t unit, Memories& memories) {
+  constexpr uint32_t kInlineMax = 40, kListMax = 64;
   connectx::UmrControlSegment update{};
   connectx::UmrKeySegment key{};
-  update.flags = connectx::kUmrInline;
+  const bool in_line = random_.one_in(2);
+  const uint32_t count = random_.one_in(3) ? 0 : 1 + random_.below(in_line ? kInlineMax : kListMax);
+  if (in_line) update.flags = connectx::kUmrInline;
   update.key_mask = connectx::kUmrMaskFree;
-  key.free = connectx::kUmrKeyFree;
-  if (wrong(4)) random_.fill(&update, sizeof update);
+  if (count == 0) key.free = connectx::kUmrKeyFree;
+  update.klm_octowords = static_cast<uint16_t>(count);
+  if (count > 0) {
+    update.key_mask = update.key_mask | connectx::kUmrMaskLength | connectx::kUmrMaskLocalWrite |
+                      connectx::kUmrMaskRemoteWrite | connectx::kUmrMaskRemoteRead | connectx::kUmrMaskAtomic;
+    key.length = random_.below(64 << 10);
+    key.access = static_cast<uint8_t>(random_.one_in(4) ? random_.next() : 0xff);
+  }
+  if (wrong(8)) update.flags |= connectx::kUmrOffset;
+  if (wrong(8)) update.translation_offset = static_cast<uint16_t>(random_.below(80));
+  if (wrong(16)) random_.fill(&update, sizeof update);
+  if (wrong(16)) random_.fill(&key, sizeof key);
   write_units(index, unit, &update, sizeof update);
   unit += sizeof update / kSegmentUnit;
   write_units(index, unit, &key, sizeof key);
-  return unit + sizeof key / kSegmentUnit;
+  unit += sizeof key / kSegmentUnit;
+  if (in_line || count == 0) return build_list(index, unit, count, memories);
+  const connectx::DataSegment where = data_segment(memories, kListMax * kSegmentUnit);
+  write_units(index, unit++, &where, sizeof where);
+  return unit;
+}
+
+uint32_t RawQueues::build_list(uint32_t index, uint32_t unit, uint32_t count, Memories& memories) {
+  const bool columns = count > 1 && random_.one_in(3);
+  uint32_t round = 0;
+  const uint32_t head = unit;
+  if (columns) unit++, count--;
+  for (uint32_t i = 0; i < count; i++) {
+    const connectx::DataSegment range = data_segment(memories, random_.one_in(4) ? 8192 : 64);
+    const auto bytes = static_cast<uint16_t>(range.byte_count);
+    const connectx::StrideEntry column{static_cast<uint16_t>(bytes + random_.below(32)), bytes, range.lkey,
+                                       range.address};
+    const connectx::ListEntry entry{range.byte_count, range.lkey, range.address};
+    if (columns)
+      write_units(index, unit++, &column, sizeof column);
+    else
+      write_units(index, unit++, &entry, sizeof entry);
+    round += bytes;
+  }
+  const connectx::StrideHead repeat{wrong(8) ? random_.below(100) : round,
+                                    connectx::kRepeatKey,
+                                    wrong(8) ? static_cast<uint32_t>(random_.next()) : 1 + random_.below(100),
+                                    {},
+                                    static_cast<uint16_t>(wrong(8) ? random_.below(100) : count)};
+  if (columns) write_units(index, head, &repeat, sizeof repeat);
+  return unit;
+}
+
+uint32_t RawQueues::build_copy(uint32_t index, uint32_t unit, Memories& memories) {
+  const connectx::CopySegment head{};
+  connectx::DataSegment from = data_segment(memories, 16 << 10), to = data_segment(memories, 16 << 10);
+  if (!wrong(8)) from.byte_count = to.byte_count = std::min<uint32_t>(from.byte_count, to.byte_count);
+  write_units(index, unit++, &head, sizeof head);
+  write_units(index, unit++, &from, sizeof from);
+  write_units(index, unit++, &to, sizeof to);
+  return unit;
 }
 
 // Of every length that an entry holds, zero included, and now and then of one that it does not.
@@ -127,15 +183,17 @@ uint32_t RawQueues::build_inline(uint32_t index, uint32_t unit) {
 
 // Every fence, completion mode and solicited bit; the index, opcode modifier, size and queue number may be
 // wrong.
-void RawQueues::build_control(uint32_t index, uint8_t opcode, uint32_t units) {
+void RawQueues::build_control(uint32_t index, uint8_t opcode, uint32_t units, uint32_t immediate) {
   connectx::ControlSegment control{};
-  const uint32_t modifier = wrong(16) ? random_.below(256) : 0;
+  const uint32_t modifier = wrong(16)                    ? random_.below(256)
+                            : opcode == connectx::kOpMmo ? connectx::kMmoDma
+                                                         : 0;
   const uint32_t named = wrong(16) ? static_cast<uint32_t>(random_.next()) : index;
   control.index_opcode = modifier << 24 | (named & 0xffff) << 8 | opcode;
   control.qpn_ds = qp_->number << 8 | units;
   control.flags = random_.one_in(4) ? static_cast<uint8_t>(random_.next()) : connectx::kCompletionAlways;
   if (random_.one_in(4)) control.flags |= static_cast<uint8_t>(random_.below(8) << connectx::kFenceShift);
-  control.immediate = static_cast<uint32_t>(random_.next());
+  control.immediate = wrong(24) ? static_cast<uint32_t>(random_.next()) : immediate;
   if (wrong(24)) control.qpn_ds = qp_->number << 8 | random_.below(64);
   if (wrong(64)) control.qpn_ds = static_cast<uint32_t>(random_.next());
   write_units(index, 0, &control, sizeof control);
@@ -147,8 +205,10 @@ uint32_t RawQueues::build_send(uint32_t index, Memories& memories, const Target&
   uint32_t units = 1;
   if (shape_.type == hw::QpType::kUd) units = build_datagram(index, units, peer);
   if (is_remote(opcode)) units = build_remote(index, units, opcode, peer);
-  if (opcode == connectx::kOpUmr) units = build_update(index, units);
-  const uint32_t pieces = is_atomic(opcode) && !wrong(4) ? 1 : random_.below(kPiecesMax);
+  if (opcode == connectx::kOpUmr) units = build_update(index, units, memories);
+  if (opcode == connectx::kOpMmo) units = build_copy(index, units, memories);
+  const bool local = opcode == connectx::kOpUmr || opcode == connectx::kOpMmo;
+  const uint32_t pieces = local ? 0 : is_atomic(opcode) && !wrong(4) ? 1 : random_.below(kPiecesMax);
   for (uint32_t left = pieces; left > 0; left--) {
     if (!is_atomic(opcode) && opcode != connectx::kOpRead && random_.one_in(4)) {
       units = build_inline(index, units);
@@ -159,7 +219,7 @@ uint32_t RawQueues::build_send(uint32_t index, Memories& memories, const Target&
     write_units(index, units++, &segment, sizeof segment);
   }
   units = std::min(units, 63u);
-  build_control(index, opcode, units);
+  build_control(index, opcode, units, noise_ == 0 ? 0 : memories.list_key());
   return units;
 }
 

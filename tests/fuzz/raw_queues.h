@@ -58,9 +58,11 @@ class RawQueues {
   uint32_t build_send(uint32_t index, Memories& memories, const Target& peer);
   uint32_t build_datagram(uint32_t index, uint32_t unit, const Target& peer);
   uint32_t build_remote(uint32_t index, uint32_t unit, uint8_t opcode, const Target& peer);
-  uint32_t build_update(uint32_t index, uint32_t unit);
+  uint32_t build_update(uint32_t index, uint32_t unit, Memories& memories);
+  uint32_t build_list(uint32_t index, uint32_t unit, uint32_t count, Memories& memories);
+  uint32_t build_copy(uint32_t index, uint32_t unit, Memories& memories);
   uint32_t build_inline(uint32_t index, uint32_t unit);
-  void build_control(uint32_t index, uint8_t opcode, uint32_t units);
+  void build_control(uint32_t index, uint8_t opcode, uint32_t units, uint32_t immediate);
   void write_units(uint32_t index, uint32_t unit, const void* data, uint32_t bytes);
   /// One in so many entries, the more the less noise there is.
   bool wrong(uint32_t often);
