@@ -34,7 +34,7 @@ uffdio_range range_of(const std::byte* page) {
 
 DoorbellWatch::~DoorbellWatch() {
   unprotect();
-  for (std::byte* page : pages_) munmap(page, kPageBytes);
+  for (const Page& page : pages_) munmap(page.base, kPageBytes);
   if (fd() >= 0) close(fd());
 }
 
@@ -47,7 +47,7 @@ std::byte* DoorbellWatch::take_page() {
   {
     const std::lock_guard guard_entries(lock_);
     if (!guard(page)) unguarded_ = true;
-    pages_.push_back(page);
+    pages_.push_back({page, nullptr, 0, {}});
   }
   return page;
 }
@@ -64,8 +64,27 @@ bool DoorbellWatch::guard(std::byte* page) {
 
 void DoorbellWatch::give_back(std::byte* page) {
   const std::lock_guard hold(lock_);
-  std::erase(pages_, page);
+  std::erase_if(pages_, [page](const Page& each) { return each.base == page; });
   munmap(page, kPageBytes);
+  count();
+}
+
+void DoorbellWatch::watch_registers(std::byte* page, std::span<const uint16_t> offsets, hw::Hca& hca,
+                                    uint32_t number) {
+  {
+    const std::lock_guard hold(lock_);
+    for (Page& each : pages_)
+      if (each.base == page) each = {page, &hca, number, offsets};
+    count();
+  }
+  wake_();  // it may be asleep without the page being protected
+}
+
+// With the lock held.
+void DoorbellWatch::count() {
+  const auto watched = std::count_if(pages_.begin(), pages_.end(), [](const Page& each) { return each.hca; });
+  count_.store(static_cast<uint32_t>(entries_.size()) + static_cast<uint32_t>(watched),
+               std::memory_order_relaxed);
 }
 
 bool DoorbellWatch::watch(const uint32_t* word, hw::Hca& hca, hw::Qp* qp) {
@@ -82,7 +101,7 @@ bool DoorbellWatch::add(const Entry& entry) {
     for (const Entry& each : entries_)
       if (each.word == entry.word) return false;
     entries_.push_back(entry);
-    count_.store(static_cast<uint32_t>(entries_.size()), std::memory_order_relaxed);
+    count();
   }
   wake_();  // it may be asleep without the page being protected
   return true;
@@ -92,7 +111,7 @@ template <class Which>
 void DoorbellWatch::erase(Which which) {
   const std::lock_guard hold(lock_);
   std::erase_if(entries_, which);
-  count_.store(static_cast<uint32_t>(entries_.size()), std::memory_order_relaxed);
+  count();
 }
 
 void DoorbellWatch::forget(const uint32_t* word) {
@@ -101,12 +120,33 @@ void DoorbellWatch::forget(const uint32_t* word) {
 
 void DoorbellWatch::forget_all(const hw::Hca& hca) {
   erase([&hca](const Entry& each) { return each.hca == &hca; });
+  const std::lock_guard hold(lock_);
+  for (Page& each : pages_)
+    if (each.hca == &hca) each.hca = nullptr;
+  count();
+}
+
+// With the lock held. True: something was stored. It stays where it is while the pages are protected: to
+// clear it would be a store, too.
+bool DoorbellWatch::look_at_registers() {
+  bool rung = false;
+  for (const Page& page : pages_) {
+    if (page.hca == nullptr) continue;
+    for (const uint16_t offset : page.offsets) {
+      auto* word = reinterpret_cast<uint64_t*>(page.base + offset);
+      if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 0) continue;
+      rung = true;
+      if (!protected_)
+        page.hca->ring_register(page.number, offset, __atomic_exchange_n(word, 0, __ATOMIC_ACQ_REL));
+    }
+  }
+  return rung;
 }
 
 bool DoorbellWatch::look() {
   if (!anything()) return false;
   const std::lock_guard hold(lock_);
-  bool rung = false;
+  bool rung = look_at_registers();
   for (Entry& each : entries_) {
     const uint32_t now = __atomic_load_n(each.word, __ATOMIC_ACQUIRE);
     if (now == each.seen) continue;
@@ -138,9 +178,9 @@ void DoorbellWatch::unprotect() {
 bool DoorbellWatch::set_protection(bool on) {
   if (fd() < 0) return false;
   bool done = true;
-  for (const std::byte* page : pages_) {
+  for (const Page& page : pages_) {
     uffdio_writeprotect wanted{};
-    wanted.range = range_of(page);
+    wanted.range = range_of(page.base);
     wanted.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
     if (ioctl(fd(), UFFDIO_WRITEPROTECT, &wanted) != 0) done = false;
   }

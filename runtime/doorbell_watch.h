@@ -12,8 +12,11 @@
 //   wakes
 //
 // so that no doorbell is lost and none costs anything while nothing is rung. Where userfaultfd is not
-// allowed, sleep is bounded instead (kUnguardedSleepNs). What is in the page does not matter: the record says
-// all.
+// allowed, sleep is bounded instead (kUnguardedSleepNs).
+//
+// What is in the page does not matter where a doorbell record says all. Registers that carry something of
+// their own are read and cleared, which a thread that has protected the page leaves to the time after it has
+// slept.
 
 #include <atomic>
 #include <cstddef>
@@ -40,6 +43,8 @@ class DoorbellWatch final : public hw::RawDoorbells {
   // hw::RawDoorbells
   std::byte* take_page() override;
   void give_back(std::byte* page) override;
+  void watch_registers(std::byte* page, std::span<const uint16_t> offsets, hw::Hca& hca,
+                       uint32_t number) override;
   bool watch(const uint32_t* word, hw::Hca& hca, hw::Qp* qp) override;
   bool watch(const uint32_t* word, hw::Hca& hca, hw::Cq* cq) override;
   void forget(const uint32_t* word) override;
@@ -65,7 +70,15 @@ class DoorbellWatch final : public hw::RawDoorbells {
     hw::Qp* qp;  ///< or nullptr
     hw::Cq* cq;
   };
+  struct Page {
+    std::byte* base;
+    hw::Hca* hca = nullptr;  ///< or nobody takes what is stored
+    uint32_t number = 0;
+    std::span<const uint16_t> offsets;
+  };
   bool add(const Entry& entry);
+  bool look_at_registers();
+  void count();
   template <class Which>
   void erase(Which which);
   bool guard(std::byte* page);
@@ -74,10 +87,10 @@ class DoorbellWatch final : public hw::RawDoorbells {
   const std::function<void()> wake_;
   std::mutex lock_;
   std::vector<Entry> entries_;
-  std::vector<std::byte*> pages_;
+  std::vector<Page> pages_;
   bool protected_ = false;
-  bool unguarded_ = false;  ///< a page that userfaultfd does not guard
-  std::atomic<uint32_t> count_{0};
+  bool unguarded_ = false;          ///< a page that userfaultfd does not guard
+  std::atomic<uint32_t> count_{0};  ///< of what is watched
   std::atomic<int> fd_{-1};
 };
 

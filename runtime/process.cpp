@@ -48,8 +48,8 @@ class Process final : public engine::Host, public agent::NoticeSink {
 
   engine::Engine& engine() { return *engine_; }
   DoorbellWatch& doorbells() { return doorbells_; }
-  void add(hw::EventSink& sink);
-  void remove(hw::EventSink& sink);
+  void add(hw::Hca& hca);
+  void remove(hw::Hca& hca);
   void after_fork_child();
 
   // engine::Host
@@ -88,8 +88,8 @@ class Process final : public engine::Host, public agent::NoticeSink {
   std::unique_ptr<agent::AgentClient> agent_;
   std::unique_ptr<wire::shm::ShmFabric> fabric_;
   std::unique_ptr<engine::Engine> engine_;
-  std::mutex sinks_lock_;
-  std::vector<hw::EventSink*> sinks_;
+  std::mutex devices_lock_;
+  std::vector<hw::Hca*> devices_;
   DoorbellWatch doorbells_{[this] { wake_engine_thread(); }};
   std::unique_ptr<EngineThread> thread_;
 };
@@ -124,19 +124,19 @@ Expected<uint32_t> Process::qpn_slot(uint32_t block) {
   return slot;
 }
 
-void Process::add(hw::EventSink& sink) {
-  std::lock_guard<std::mutex> hold(sinks_lock_);
-  sinks_.push_back(&sink);
+void Process::add(hw::Hca& hca) {
+  std::lock_guard<std::mutex> hold(devices_lock_);
+  devices_.push_back(&hca);
 }
 
-void Process::remove(hw::EventSink& sink) {
-  std::lock_guard<std::mutex> hold(sinks_lock_);
-  std::erase(sinks_, &sink);
+void Process::remove(hw::Hca& hca) {
+  std::lock_guard<std::mutex> hold(devices_lock_);
+  std::erase(devices_, &hca);
 }
 
 void Process::tell(hw::AsyncEvent event) {
-  std::lock_guard<std::mutex> hold(sinks_lock_);
-  for (hw::EventSink* sink : sinks_) sink->on_async(event, nullptr);
+  std::lock_guard<std::mutex> hold(devices_lock_);
+  for (hw::Hca* hca : devices_) hca->port_event(event);
 }
 
 void Process::refresh_files() {
@@ -187,9 +187,8 @@ class OpenConnectx final : public OpenDevice {
  public:
   OpenConnectx(Process& process, const DeviceEntry& device, hw::EventSink& sink)
       : process_(process),
-        sink_(sink),
         hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink, identity_of(device))) {
-    process_.add(sink);
+    process_.add(*hca_);
     process_.engine().published().header.objects[0].fetch_add(1);
   }
   ~OpenConnectx() override;
@@ -198,7 +197,6 @@ class OpenConnectx final : public OpenDevice {
 
  private:
   Process& process_;
-  hw::EventSink& sink_;
   std::unique_ptr<connectx::ConnectxHca> hca_;
 };
 
@@ -209,8 +207,8 @@ OpenConnectx::~OpenConnectx() {
     (void)hca_.release();
     return;
   }
+  process_.remove(*hca_);
   hca_.reset();
-  process_.remove(sink_);
   process_.engine().published().header.objects[0].fetch_sub(1);
   if (--now.users > 0) return;
   delete now.process;

@@ -1,49 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/command_device.h"
 
-#include <bit>
 #include <cerrno>
 #include <string>
 
 #include "device/connectx/connectx_hca.h"
 #include "device/connectx/prm/capabilities.h"
+#include "device/connectx/prm/sizes.h"
 
 namespace verbatim::connectx {
 
-namespace {
-
-constexpr size_t kUarsMax = 1u << 20;
-
-Error nobodys(const char* what, uint32_t number) {
-  return {ENOENT, std::string("the context has no ") + what + " of number " + std::to_string(number)};
-}
-
-/// The object of that number, if the user context may ask for it.
-template <class T>
-T* visible(const std::unordered_map<uint32_t, T*>& objects, uint16_t uid, uint32_t number) {
-  const auto found = objects.find(number);
-  return found != objects.end() && found->second->is_for(uid) ? found->second : nullptr;
-}
-
-/// The object of that number, if the user context made it.
-template <class T>
-T* own(const std::unordered_map<uint32_t, T*>& objects, uint16_t uid, uint32_t number) {
-  T* object = visible(objects, uid, number);
-  return object && object->maker != 0 ? object : nullptr;
-}
-
-uint32_t log2_of(uint32_t power) { return power ? static_cast<uint32_t>(std::countr_zero(power)) : 0; }
-
-}  // namespace
-
 CommandDevice::CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers)
-    : hca_(hca),
-      numbers_(numbers),
-      uars_("UAR", kUarsMax),
-      domains_("transport domain", size_t{1} << prm::kLogTransportDomainsMax) {}
+    : hca_(hca), numbers_(numbers), domains_("transport domain", size_t{1} << prm::kLogTransportDomainsMax) {}
 
 void CommandDevice::destroy_leftovers() {
   const std::lock_guard hold(numbers_.lock);
+  queues_.destroy_leftovers();
   for (const auto& [number, umem] : numbers_.umems) delete umem;
   numbers_.umems.clear();
   std::vector<PdObject*> pds;
@@ -87,8 +59,8 @@ Outcome CommandDevice::dealloc_pd(uint16_t uid, uint32_t number) {
   return pd ? hca_.destroy_pd(pd) : Outcome(nobodys("protection domain", number));
 }
 
-Expected<uint32_t> CommandDevice::alloc_uar(uint16_t uid) { return uars_.take(uid); }
-Outcome CommandDevice::dealloc_uar(uint16_t uid, uint32_t uar) { return uars_.give_back(uid, uar); }
+Expected<uint32_t> CommandDevice::alloc_uar(uint16_t uid) { return hca_.uars().take(uid); }
+Outcome CommandDevice::dealloc_uar(uint16_t uid, uint32_t uar) { return hca_.uars().give_back(uid, uar); }
 
 Expected<uint32_t> CommandDevice::alloc_transport_domain(uint16_t uid) { return domains_.take(uid); }
 Outcome CommandDevice::dealloc_transport_domain(uint16_t uid, uint32_t domain) {
@@ -191,8 +163,8 @@ Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
   facts.receive_cqn = spec.receive_cq->number;
   if (spec.srq) facts.srqn = spec.srq->number;
   facts.user_index = spec.user_index;
-  facts.log_send_blocks = log2_of(spec.send.entries);
-  facts.log_receive_entries = log2_of(spec.receive.entries);
+  facts.log_send_blocks = prm::log2_of(spec.send.entries);
+  facts.log_receive_entries = prm::log2_of(spec.receive.entries);
   return facts;
 }
 

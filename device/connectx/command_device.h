@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "device/connectx/command_queues.h"
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/prm/command_unit.h"
 
@@ -40,6 +41,36 @@ class CommandDevice final : public prm::CommandUnit {
   Outcome modify_scheduling_element(uint16_t uid, uint32_t number, uint32_t mask,
                                     const hw::SchedulingSpec& spec) override;
   Outcome destroy_scheduling_element(uint16_t uid, uint32_t number) override;
+  Expected<uint32_t> create_eq(uint16_t uid, const prm::EqContext& context) override {
+    return queues_.create_eq(uid, context);
+  }
+  Expected<prm::EqFacts> query_eq(uint16_t uid, uint32_t eqn) override { return queues_.query_eq(uid, eqn); }
+  Outcome destroy_eq(uint16_t uid, uint32_t eqn) override { return queues_.destroy_eq(uid, eqn); }
+  Expected<uint32_t> create_cq(uint16_t uid, const prm::CqContext& context) override {
+    return queues_.create_cq(uid, context);
+  }
+  Expected<prm::CqFacts> query_cq(uint16_t uid, uint32_t cqn) override { return queues_.query_cq(uid, cqn); }
+  Outcome modify_cq(uint16_t uid, uint32_t cqn, const prm::CqContext& context) override {
+    return queues_.modify_cq(uid, cqn, context);
+  }
+  Outcome resize_cq(uint16_t uid, uint32_t cqn, const prm::Place& ring, uint32_t entries) override {
+    return queues_.resize_cq(uid, cqn, ring, entries);
+  }
+  Outcome destroy_cq(uint16_t uid, uint32_t cqn) override { return queues_.destroy_cq(uid, cqn); }
+  Expected<uint32_t> create_qp(uint16_t uid, const prm::QpContext& context) override {
+    return queues_.create_qp(uid, context);
+  }
+  Outcome destroy_qp(uint16_t uid, uint32_t qpn) override { return queues_.destroy_qp(uid, qpn); }
+  Expected<uint32_t> create_rmp(uint16_t uid, const prm::RmpContext& context) override {
+    return queues_.create_rmp(uid, context);
+  }
+  Expected<prm::RmpFacts> query_rmp(uint16_t uid, uint32_t rmpn) override {
+    return queues_.query_rmp(uid, rmpn);
+  }
+  Outcome arm_rmp(uint16_t uid, uint32_t rmpn, uint32_t limit) override {
+    return queues_.arm_rmp(uid, rmpn, limit);
+  }
+  Outcome destroy_rmp(uint16_t uid, uint32_t rmpn) override { return queues_.destroy_rmp(uid, rmpn); }
 
   Expected<prm::QpFacts> query_qp(uint16_t uid, uint32_t qpn) override;
   Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes, uint32_t mask) override;
@@ -68,7 +99,8 @@ class CommandDevice final : public prm::CommandUnit {
 
   ConnectxHca& hca_;
   ObjectNumbers& numbers_;
-  Plain uars_, domains_;
+  CommandQueues queues_{hca_, numbers_};
+  Plain domains_;
   std::unordered_map<uint32_t, Mkey> mkeys_;  ///< by index
   std::unordered_map<uint32_t, uint16_t> scheduling_makers_;
 };

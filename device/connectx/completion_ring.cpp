@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "device/connectx/hardware_clock.h"
+#include "device/connectx/queue_access.h"
 
 namespace verbatim::connectx {
 
@@ -98,23 +99,41 @@ std::byte* CompletionRing::entry(uint32_t index) const {
   return static_cast<std::byte*>(ring_.base) + (slot + 1) * ring_.stride - sizeof(Cqe);
 }
 
+// A word of the doorbell record; 0 where the program has taken it away, which the next entry will meet, too.
+uint32_t CompletionRing::record(int word) const {
+  uint32_t value = 0;
+  return read_record(&doorbell_[word], ring_.revocable, value) ? value : 0;
+}
+
 // With the lock held: the next entry, cleared but for its last byte, which still says that it is not there;
 // nullptr: the queue has overrun. It is filled in place: copied from elsewhere it would be read back right
-// after it was written, which stalls a processor.
+// after it was written, which stalls a processor. Only an entry in memory of a program is copied.
 template <class T>
 T* CompletionRing::claim() {
   if (overrun_.load(std::memory_order_relaxed)) return nullptr;
-  const uint32_t consumed = Be32::from_raw(__atomic_load_n(&doorbell_[0], __ATOMIC_ACQUIRE));
-  const uint32_t unread = (produced_ - consumed) & kCqIndexMask;
+  const uint32_t unread = (produced_ - record(0)) & kCqIndexMask;
   if (unread < ring_.entries || ignore_overrun_) {
-    std::byte* to = entry(produced_);
+    std::byte* to = ring_.revocable ? staged_ : entry(produced_);
     std::memset(to, 0, sizeof(T) - 1);
     return reinterpret_cast<T*>(to);
   }
+  lose();
+  return nullptr;
+}
+
+// With the lock held. Completions are lost from now on.
+void CompletionRing::lose() {
   overrun_.store(true, std::memory_order_relaxed);
   overrun_alarm_.store(true, std::memory_order_relaxed);
   sink_.on_async(hw::AsyncEvent::kCqError, face_.owner);
-  return nullptr;
+}
+
+// With the lock held: the staged entry goes into the ring. False: the ring is not there any more.
+bool CompletionRing::hand_over(uint8_t last) {
+  std::byte* to = entry(produced_);
+  if (!fault_copy(to, staged_, sizeof staged_ - 1)) return false;
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  return fault_copy(to + sizeof staged_ - 1, &last, 1);
 }
 
 uint64_t CompletionRing::timestamp() const {
@@ -128,7 +147,12 @@ uint64_t CompletionRing::timestamp() const {
 void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited) {
   const uint8_t owner = produced_ / ring_.entries & 1;
   const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? kCqeSolicited : 0) | owner);
-  __atomic_store_n(&last_byte, last, __ATOMIC_RELEASE);
+  if (!ring_.revocable) {
+    __atomic_store_n(&last_byte, last, __ATOMIC_RELEASE);
+  } else if (!hand_over(last)) {
+    unreachable_ = true;
+    return lose();
+  }
   produced_++;
   const bool special = solicited || opcode == kCqeRequestError || opcode == kCqeReceiveError;
   if (armed_ != Armed::kNo) raise(special);
@@ -183,14 +207,14 @@ void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8
 // Completions from now on raise the event, those that wait unread do not (ibv_req_notify_cq(3)): a program
 // looks once more after arming.
 void CompletionRing::arm() {
-  const uint32_t word = Be32::from_raw(__atomic_load_n(&doorbell_[1], __ATOMIC_ACQUIRE));
+  const uint32_t word = record(1);
   std::lock_guard<SpinLock> hold(lock_);
   armed_word_ = word;
   armed_ = word & kArmSolicitedOnly ? Armed::kSolicited : Armed::kAny;
 }
 
 void CompletionRing::arm_late() {
-  const uint32_t word = Be32::from_raw(__atomic_load_n(&doorbell_[1], __ATOMIC_ACQUIRE));
+  const uint32_t word = record(1);
   std::lock_guard<SpinLock> hold(lock_);
   if (word == armed_word_) return;
   armed_word_ = word;
@@ -201,15 +225,15 @@ void CompletionRing::arm_late() {
 
 // Whether the entry is one that those wait for who wait for solicited ones alone.
 bool CompletionRing::special(uint32_t index) const {
-  const uint8_t last = reinterpret_cast<const Cqe*>(entry(index))->opcode_owner;
+  uint8_t last = 0;
+  (void)read_queue(&last, entry(index) + offsetof(Cqe, opcode_owner), 1, ring_.revocable);
   const int opcode = last >> 4;
   return (last & kCqeSolicited) != 0 || opcode == kCqeRequestError || opcode == kCqeReceiveError;
 }
 
 Outcome CompletionRing::resize(const hw::QueueMemory& ring) {
   std::lock_guard<SpinLock> hold(lock_);
-  const uint32_t consumed = Be32::from_raw(__atomic_load_n(&doorbell_[0], __ATOMIC_ACQUIRE));
-  const uint32_t unread = (produced_ - consumed) & kCqIndexMask;
+  const uint32_t unread = (produced_ - record(0)) & kCqIndexMask;
   if (unread > ring.entries) return Error{EINVAL, "more completions wait than the new size holds"};
   const hw::QueueMemory old = ring_;
   for (uint32_t i = 0; i < unread && i < old.entries; i++) {
@@ -224,6 +248,34 @@ Outcome CompletionRing::resize(const hw::QueueMemory& ring) {
   }
   ring_ = ring;
   return Done{};
+}
+
+Outcome CompletionRing::go_on_in(const hw::QueueMemory& ring) {
+  std::lock_guard<SpinLock> hold(lock_);
+  const uint32_t unread = (produced_ - record(0)) & kCqIndexMask;
+  if (unread >= ring.entries) return Error{EINVAL, "more completions wait than the new size holds"};
+  Cqe* cqe = claim<Cqe>();
+  if (cqe == nullptr) return Error{EBUSY, "the completion queue has overrun"};
+  publish(cqe->opcode_owner, kCqeResize, false);
+  ring_ = ring;
+  return Done{};
+}
+
+void CompletionRing::ignore_overruns(bool ignored) {
+  std::lock_guard<SpinLock> hold(lock_);
+  ignore_overrun_ = ignored;
+}
+
+CompletionRing::Facts CompletionRing::facts() {
+  std::lock_guard<SpinLock> hold(lock_);
+  return {ring_.entries,
+          ring_.stride,
+          record(0) & kCqIndexMask,
+          produced_ & kCqIndexMask,
+          armed_,
+          ignore_overrun_,
+          overrun(),
+          unreachable_};
 }
 
 }  // namespace verbatim::connectx

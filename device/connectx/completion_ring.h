@@ -37,28 +37,48 @@ class CompletionRing {
   void arm_late();
   /// EINVAL: what the program has not yet read does not fit.
   Outcome resize(const hw::QueueMemory& ring);
+  /// Goes on in another ring of entries of the same size, after an entry in the old one that says so
+  /// (kCqeResize): the program copies what it has not yet read. EINVAL: that does not fit.
+  Outcome go_on_in(const hw::QueueMemory& ring);
+  void ignore_overruns(bool ignored);
   bool overrun() const { return overrun_.load(std::memory_order_relaxed); }
+
+  enum class Armed : uint8_t { kNo, kAny, kSolicited };
+  struct Facts {
+    uint32_t entries, stride, consumed, produced;  ///< the counters of 24 bits
+    Armed armed;
+    bool ignores_overruns, overrun, unreachable;
+  };
+  Facts facts();
+  bool real_time() const { return real_time_; }
 
  private:
   std::byte* entry(uint32_t index) const;
+  bool hand_over(uint8_t last);
+  void lose();
   template <class T>
   T* claim();
   uint64_t timestamp() const;
   void publish(uint8_t& last_byte, uint8_t opcode, bool solicited);
   void raise(bool solicited);
   bool special(uint32_t index) const;
+  uint32_t record(int word) const;
 
   hw::QueueMemory ring_;
   uint32_t* doorbell_;
-  const bool ignore_overrun_, real_time_;
+  bool ignore_overrun_;
+  const bool real_time_;
   hw::Cq& face_;
   hw::EventSink& sink_;
   std::atomic<bool>& overrun_alarm_;
   SpinLock lock_;
   uint32_t produced_ = 0;  ///< running index of the next entry
-  enum class Armed : uint8_t { kNo, kAny, kSolicited } armed_ = Armed::kNo;
+  Armed armed_ = Armed::kNo;
   uint64_t armed_word_ = UINT64_MAX;  ///< the arm word taken in last; none yet
   std::atomic<bool> overrun_{false};
+  bool unreachable_ = false;  ///< its memory is not mapped any more
+  alignas(
+      sizeof(Cqe)) std::byte staged_[sizeof(Cqe)];  ///< the next entry, where it cannot be filled in place
 };
 
 }  // namespace verbatim::connectx

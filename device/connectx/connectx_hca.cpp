@@ -24,6 +24,13 @@ Outcome check_queue(const hw::QueueMemory& memory, const char* which) {
   return Done{};
 }
 
+/// What the host side holds of an object.
+template <class Face, class Object>
+Expected<Face*> face_of(const Expected<Object*>& made) {
+  if (!made) return made.error();
+  return static_cast<Face*>(*made);
+}
+
 }  // namespace
 
 ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity)
@@ -71,11 +78,15 @@ Expected<uint16_t> ConnectxHca::pkey(uint32_t index) {
 uint64_t ConnectxHca::hardware_clock() { return hardware_ticks(); }
 
 Expected<hw::Cq*> ConnectxHca::create_cq(const hw::CqSpec& spec) {
+  return face_of<hw::Cq>(make_cq(spec, sink_));
+}
+
+Expected<CqObject*> ConnectxHca::make_cq(const hw::CqSpec& spec, hw::EventSink& sink) {
   refresh_fault_guard();
   if (Outcome fits = check_queue(spec.ring, "completion"); !fits) return fits.error();
   if (!spec.doorbell || (spec.ring.stride != 64 && spec.ring.stride != 128))
     return Error{EINVAL, "a completion queue needs a doorbell record and entries of 64 or 128 bytes"};
-  auto cq = std::make_unique<CqObject>(spec, sink_, overrun_alarm_);
+  auto cq = std::make_unique<CqObject>(spec, sink, overrun_alarm_);
   const std::scoped_lock hold(numbers_.lock, lock_);
   if (cq_count_ == limits_.max_cq || (cq->number = cq_numbers_.take()) == 0)
     return Error{ENOMEM, "all completion queues of the device are in use"};
@@ -83,16 +94,13 @@ Expected<hw::Cq*> ConnectxHca::create_cq(const hw::CqSpec& spec) {
   cqs_.add(cq.get());
   numbers_.cqs.emplace(cq->number, cq.get());
   count(3, 1);
-  return static_cast<hw::Cq*>(cq.release());
+  return cq.release();
 }
 
 Outcome ConnectxHca::destroy_cq(hw::Cq* face) {
   auto* cq = static_cast<CqObject*>(face);
   const std::lock_guard hold_numbers(numbers_.lock);
-  {
-    std::lock_guard<std::mutex> hold(cq->lock);
-    if (!cq->users.empty()) return Error{EBUSY, "queue pairs still complete into the completion queue"};
-  }
+  if (Outcome idle = cq->idle(); !idle) return idle;
   std::lock_guard<std::mutex> hold(lock_);
   cqs_.remove(cq);
   numbers_.cqs.erase(cq->number);
@@ -128,26 +136,34 @@ void ConnectxHca::arm_cq(hw::Cq* face) {
 void ConnectxHca::ring_arm(hw::Cq* face) { static_cast<CqObject*>(face)->ring.arm_late(); }
 
 Expected<hw::Srq*> ConnectxHca::create_srq(const hw::SrqSpec& spec) {
+  return face_of<hw::Srq>(make_srq(spec, sink_));
+}
+
+Expected<SrqObject*> ConnectxHca::make_srq(const hw::SrqSpec& spec, hw::EventSink& sink) {
   if (Outcome fits = check_queue(spec.ring, "shared receive"); !fits) return fits.error();
-  if (!spec.pd || !spec.doorbell || spec.ring.entries > 65536 || spec.ring.stride < 32)
+  const uint32_t smallest = spec.bare ? sizeof(DataSegment) : sizeof(SharedNextSegment) + sizeof(DataSegment);
+  if (!spec.pd || !spec.doorbell || spec.ring.entries > 65536 || spec.ring.stride < smallest)
     return Error{EINVAL,
-                 "a shared receive queue needs a domain, a doorbell record, and at most 65536 entries of 32 "
-                 "bytes or more"};
-  auto srq = std::make_unique<SrqObject>(spec, sink_);
-  std::lock_guard<std::mutex> hold(lock_);
+                 "a shared receive queue needs a domain, a doorbell record, and at most 65536 entries that "
+                 "hold one element or more"};
+  auto srq = std::make_unique<SrqObject>(spec, sink);
+  const std::scoped_lock hold(numbers_.lock, lock_);
   if (srq_count_ == limits_.max_srq || (srq->number = srq_numbers_.take()) == 0)
     return Error{ENOMEM, "all shared receive queues of the device are in use"};
   srq_count_++;
   if (spec.limit) srq->ring.set_limit(spec.limit);
   srq->pd->users++;
+  numbers_.srqs.emplace(srq->number, srq.get());
   count(5, 1);
-  return static_cast<hw::Srq*>(srq.release());
+  return srq.release();
 }
 
 Outcome ConnectxHca::destroy_srq(hw::Srq* face) {
   auto* srq = static_cast<SrqObject*>(face);
+  const std::lock_guard hold_numbers(numbers_.lock);
   if (srq->users != 0) return Error{EBUSY, "queue pairs still use the shared receive queue"};
   srq->pd->users--;
+  numbers_.srqs.erase(srq->number);
   {
     std::lock_guard<std::mutex> hold(lock_);
     srq_numbers_.give_back(srq->number);
@@ -166,6 +182,10 @@ Outcome ConnectxHca::arm_srq(hw::Srq* face, uint32_t limit) {
 uint32_t ConnectxHca::srq_limit(hw::Srq* face) { return static_cast<SrqObject*>(face)->ring.limit(); }
 
 Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
+  return face_of<hw::Qp>(make_qp(spec, sink_));
+}
+
+Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& sink) {
   refresh_fault_guard();
   if (!spec.pd || !spec.send_cq || !spec.receive_cq || !spec.doorbell)
     return Error{EINVAL, "a queue pair needs a domain, two completion queues and a doorbell record"};
@@ -177,7 +197,7 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
       (spec.send.entries && spec.send.stride != kBasicBlock))
     return Error{EINVAL,
                  "queue sizes are beyond the device's: 32768 blocks of 64 bytes, 32768 receive entries"};
-  auto qp = std::make_unique<QpObject>(spec, sink_);
+  auto qp = std::make_unique<QpObject>(spec, sink);
   auto* srq = static_cast<SrqObject*>(spec.srq);
   engine::QueuePairSpec wanted;
   wanted.type = spec.type;
@@ -208,7 +228,7 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
   const std::scoped_lock hold(numbers_.lock, lock_);
   qps_.add(qp.get());
   numbers_.qps.emplace(qp->number, qp.get());
-  return static_cast<hw::Qp*>(qp.release());
+  return qp.release();
 }
 
 Outcome ConnectxHca::destroy_qp(hw::Qp* face) {

@@ -11,9 +11,11 @@
 
 #include "device/connectx/command_device.h"
 #include "device/connectx/device_memory.h"
+#include "device/connectx/event_router.h"
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/objects.h"
 #include "device/connectx/scheduling.h"
+#include "device/connectx/uar_table.h"
 
 namespace verbatim::connectx {
 
@@ -93,6 +95,16 @@ class ConnectxHca final : public hw::Hca {
   std::atomic<uint32_t>& program_polls() override { return engine_.program_poll_count(); }
   void poll() override;
 
+  void port_event(hw::AsyncEvent event) override;
+  Expected<uint32_t> event_queue(uint32_t vector) override { return router_.of_vector(vector); }
+  void ring_register(uint32_t page, uint32_t offset, uint64_t bytes) override;
+
+  // For objects that commands make. Their events go to the router; the host side has no object for them.
+  EventRouter& events() { return router_; }
+  UarTable& uars() { return uars_; }
+  Expected<CqObject*> create_cq_for(uint16_t uid, const hw::CqSpec&);
+  Expected<SrqObject*> create_srq_for(uint16_t uid, const hw::SrqSpec&);
+  Expected<QpObject*> create_qp_for(uint16_t uid, const hw::QpSpec&);
   /// As create_mr, with the key's low byte chosen by the program. Remote rights do not need local write here.
   Expected<hw::Mr*> create_mkey(const hw::MrSpec&, uint8_t variant);
   /// A key over ranges of other keys; `list` as it lies in a queue entry. Its rights may include
@@ -111,14 +123,20 @@ class ConnectxHca final : public hw::Hca {
                             std::optional<uint8_t> variant = {});
   hw::Mr* note_mr(const hw::MrSpec& spec, uint32_t key);
   Outcome check_mr(const hw::MrSpec& spec) const;
+  Expected<CqObject*> make_cq(const hw::CqSpec&, hw::EventSink& sink);
+  Expected<SrqObject*> make_srq(const hw::SrqSpec&, hw::EventSink& sink);
+  Expected<QpObject*> make_qp(const hw::QpSpec&, hw::EventSink& sink);
   void fail_overrun();
   void show_object(std::string_view kind, uint32_t number);
   void hide_object(std::string_view kind, uint32_t number);
+  static constexpr size_t kUarsMax = size_t{1} << 20;
   void count(int kind, int change);
 
   engine::Engine& engine_;
   hw::EventSink& sink_;
   hw::Limits limits_;
+  EventRouter router_{sink_, limits_.completion_vectors};
+  UarTable uars_{kUarsMax};
   std::atomic<bool> overrun_alarm_{false};
   std::mutex lock_;
   LinkedList<CqObject> cqs_;

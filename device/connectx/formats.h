@@ -218,6 +218,7 @@ enum CqeOpcode : uint8_t {
   kCqeSend = 2,
   kCqeSendImmediate = 3,
   kCqeSendInvalidate = 4,
+  kCqeResize = 5,  ///< the queue goes on in another ring
   kCqeRequestError = 13,
   kCqeReceiveError = 14,
   kCqeInvalid = 15,
@@ -276,6 +277,14 @@ static_assert(sizeof(ErrorCqe) == 64 && offsetof(ErrorCqe, vendor_syndrome) == 5
 
 /// Network header kinds in flags_rqpn on a RoCE port.
 inline constexpr uint32_t kL3Grh = 0, kL3Ipv6 = 1, kL3Ipv4 = 2;
+
+// Registers of a UAR page that doorbells are rung by.
+inline constexpr uint16_t kArmCqRegister = 0x20;
+inline constexpr uint16_t kArmEqRegister = 0x40;
+inline constexpr uint16_t kConsumeEqRegister = 0x48;  ///< does not arm
+inline constexpr uint16_t kFirstSendRegister = 0x800;
+inline constexpr uint16_t kDoorbellRegisters[] = {
+    kArmCqRegister, kArmEqRegister, kConsumeEqRegister, kFirstSendRegister, 0x900, 0xa00, 0xb00};
 
 /// Arm word of a CQ doorbell record.
 inline constexpr uint32_t kArmSolicitedOnly = 1u << 24;

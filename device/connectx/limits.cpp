@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/limits.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "device/connectx/device_memory.h"
 #include "device/connectx/hardware_clock.h"
 #include "engine/memory_keys.h"
 #include "wire/link/segment.h"
 
 namespace verbatim::connectx {
+
+namespace {
+
+constexpr uint32_t kCompletionVectorsMax = 64;
+
+}  // namespace
 
 hw::Limits connectx7_limits(uint64_t node_guid) {
   hw::Limits limits;
@@ -47,6 +56,8 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.pacing_entries = 127;
   limits.pacing_min_kbps = 1;
   limits.pacing_max_kbps = 100'000'000;
+  limits.completion_vectors = std::clamp(std::thread::hardware_concurrency(), 1u, kCompletionVectorsMax);
+  limits.interrupt_vectors = 256;
   return limits;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/objects.h"
 
+#include <cerrno>
+
 namespace verbatim::connectx {
 
 namespace {
@@ -27,6 +29,12 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
 }
 
 }  // namespace
+
+Outcome CqObject::idle() {
+  const std::lock_guard hold(lock);
+  if (users.empty()) return Done{};
+  return Error{EBUSY, "queue pairs still complete into the completion queue"};
+}
 
 QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
     : spec(s),

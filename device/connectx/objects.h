@@ -90,17 +90,27 @@ struct CqObject : hw::Cq, Linked<CqObject>, Made {
     owner = spec.owner;
   }
   CompletionRing ring;
+  std::atomic<uint32_t> eqn{1};  ///< event queue that its completions are told to
   std::mutex lock;
   std::vector<QpObject*> users;  ///< queue pairs that complete here; one entry per use
+  /// EBUSY: there are some.
+  Outcome idle();
 };
 
-struct SrqObject : hw::Srq {
+struct SrqObject : hw::Srq, Made {
   SrqObject(const hw::SrqSpec& spec, hw::EventSink& sink)
       : pd(static_cast<PdObject*>(spec.pd)),
-        ring(spec.ring, spec.doorbell, [this, &sink](hw::AsyncEvent event) { sink.on_async(event, owner); }) {
+        memory(spec.ring),
+        ring(
+            spec.ring, spec.doorbell, [this, &sink](hw::AsyncEvent event) { sink.on_async(event, owner); },
+            !spec.cyclic ? SharedOrder::kChain
+            : spec.bare  ? SharedOrder::kCyclicBare
+                         : SharedOrder::kCyclic) {
     owner = spec.owner;
   }
   PdObject* pd;
+  const hw::QueueMemory memory;
+  const char* kind = "SRQ";  ///< what its events call it
   std::atomic<uint32_t> users{0};
   SharedRing ring;
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "device/connectx/completion_ring.h"
+#include "device/connectx/queue_access.h"
 
 namespace verbatim::connectx {
 
@@ -61,14 +62,21 @@ T SendRing::read(uint32_t index, uint32_t unit) const {
   // Segments are multiples of 16 bytes in a queue of 64-byte blocks, but one of several units may wrap.
   auto* to = reinterpret_cast<std::byte*>(&value);
   for (uint32_t done = 0; done < sizeof(T); done += kSegmentUnit)
-    std::memcpy(to + done, at(index, unit * kSegmentUnit + done), kSegmentUnit);
+    (void)read_queue(to + done, at(index, unit * kSegmentUnit + done), kSegmentUnit, revocable_);
   return value;
 }
 
 // Basic blocks rung and not yet passed at `index`.
 uint32_t SendRing::waiting(uint32_t index) const {
-  const uint32_t counter = __atomic_load_n(&doorbell_[kSendDoorbell], __ATOMIC_ACQUIRE);
-  return (Be32::from_raw(counter) - index) & 0xffff;
+  uint32_t counter = 0;
+  if (!read_record(&doorbell_[kSendDoorbell], revocable_, counter)) return 0;
+  return (counter - index) & 0xffff;
+}
+
+bool SendRing::moved() {
+  uint32_t counter = 0;
+  return read_record(&doorbell_[kSendDoorbell], revocable_, counter) &&
+         seen_.exchange(counter, std::memory_order_relaxed) != counter;
 }
 
 engine::SendQueue::Fetch SendRing::fetch(uint32_t index, SendWork& work, uint32_t& next,
@@ -221,7 +229,7 @@ engine::SendQueue::Performed SendRing::perform(uint32_t index, bool outstanding,
   alignas(16) std::byte entry[kEntryBytesMax];
   const uint32_t units = read<ControlSegment>(index, 0).qpn_ds & 0x3f;
   for (uint32_t unit = 0; unit < units; unit++)
-    std::memcpy(entry + unit * kSegmentUnit, at(index, unit * kSegmentUnit), kSegmentUnit);
+    (void)read_queue(entry + unit * kSegmentUnit, at(index, unit * kSegmentUnit), kSegmentUnit, revocable_);
   status = engine::Status::kLocalQpOperation;
   reason = "the queue carries out no operations of its own";
   return local_ ? local_->perform({entry, units * kSegmentUnit}, outstanding, status, reason)

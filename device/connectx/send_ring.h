@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <optional>
 
 #include "device/connectx/formats.h"
@@ -21,6 +22,7 @@ class SendRing final : public engine::SendQueue {
            CompletionRing& completions, uint32_t user_index)
       : base_(static_cast<const std::byte*>(memory.base)),
         blocks_(memory.entries),
+        revocable_(memory.revocable),
         doorbell_(doorbell),
         datagrams_(datagrams),
         completions_(completions),
@@ -29,7 +31,9 @@ class SendRing final : public engine::SendQueue {
   void set_qpn(uint32_t qpn) { qpn_ = qpn; }
   /// Whose keys its entries may change and copy with; without, they may not.
   void set_keys(engine::KeyTable& keys, uint32_t domain) { local_.emplace(keys, domain); }
-  void reset() { broken_ = false; }
+  void reset() { broken_ = false, seen_.store(kNothingSeen, std::memory_order_relaxed); }
+  /// Whether the doorbell record says something new since the last call, or the first one after a reset.
+  bool moved();
 
   Fetch fetch(uint32_t index, engine::SendWork& work, uint32_t& next, const char*& reason) override;
   Performed perform(uint32_t index, bool outstanding, engine::Status& status, const char*& reason) override;
@@ -37,7 +41,7 @@ class SendRing final : public engine::SendQueue {
 
  private:
   template <class T>
-  T read(uint32_t index, uint32_t unit) const;
+  T read(uint32_t index, uint32_t unit) const;  ///< zeros where the memory has gone
   const std::byte* at(uint32_t index, uint32_t offset) const;
   uint32_t waiting(uint32_t index) const;
   const char* decode(uint32_t index, uint32_t units, const ControlSegment& control,
@@ -49,6 +53,7 @@ class SendRing final : public engine::SendQueue {
 
   const std::byte* base_;
   const uint32_t blocks_;
+  const bool revocable_;
   const uint32_t* doorbell_;
   const bool datagrams_;
   CompletionRing& completions_;
@@ -56,6 +61,8 @@ class SendRing final : public engine::SendQueue {
   std::optional<LocalOperations> local_;
   uint32_t qpn_ = 0;
   bool broken_ = false;
+  static constexpr uint64_t kNothingSeen = UINT64_MAX;
+  std::atomic<uint64_t> seen_{kNothingSeen};
 };
 
 }  // namespace verbatim::connectx

@@ -9,6 +9,7 @@
 // decoded into the same calls. No input may crash the device: commands refuse with an errno and a reason, queue
 // memory is checked when it is decoded.
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -79,12 +80,15 @@ struct DmSpec {
     uint32_t log_alignment = 0;  ///< of the device's address
 };
 
-/// Queue memory that the host side owns. It must stay mapped until the object is destroyed.
+/// Queue memory. Unless it is revocable, it must stay mapped until the object is destroyed.
 struct QueueMemory {
     void* base = nullptr;
     size_t bytes = 0;
     uint32_t entries = 0;  ///< power of two
     uint32_t stride = 0;   ///< bytes of an entry, power of two
+    /// Memory of a program that may take it away at any time: it and the doorbell record are reached through guarded
+    /// copies (base/fault_copy.h).
+    bool revocable = false;
 };
 
 struct CqSpec {
@@ -102,6 +106,8 @@ struct SrqSpec {
     uint32_t* doorbell = nullptr;  ///< [0] receive counter
     uint32_t sge_max = 1;
     uint32_t limit = 0;  ///< event when fewer entries are left; 0: none
+    bool cyclic = false;  ///< entries follow one another; else each names the next
+    bool bare = false;    ///< of cyclic ones: nothing is in front of the scatter list
     void* owner = nullptr;
 };
 
@@ -174,6 +180,8 @@ struct Limits {
     uint32_t log_max_scheduling_leaves = 0;
     uint32_t pacing_entries = 0, pacing_min_kbps = 0, pacing_max_kbps = 0;
     uint8_t local_ack_delay = 0;  ///< a response takes up to 4.096 us * 2^this
+    uint32_t completion_vectors = 1;  ///< event queues that the host side's completions are spread over
+    uint32_t interrupt_vectors = 0;   ///< interrupts that event queues made by command may raise
 };
 
 struct PortState {
@@ -184,6 +192,14 @@ struct PortState {
     uint32_t speed_mbps = 100000;
 };
 
+/// An event as a program meets it that makes objects by command: the device's own event queue entry.
+struct DeviceEvent {
+    uint16_t type = 0;      ///< as the device numbers events
+    const char* kind = "";  ///< of the object it is about, as the device's commands name it ("QP"); "": the device itself
+    uint32_t number = 0;    ///< of that object
+    std::array<uint8_t, 64> entry{};
+};
+
 /// Takes a device's events. Called from any thread, engine thread included, possibly with device locks held:
 /// implementations queue, wake and return; they call nothing of the device.
 class EventSink {
@@ -191,6 +207,10 @@ public:
     virtual ~EventSink() = default;
     virtual void on_completion(Cq& cq) = 0;
     virtual void on_async(AsyncEvent event, void* owner) = 0;  ///< owner: of the QP, CQ or SRQ; nullptr: port or device
+    /// Of an object that a command made, or of the device: who wants entries of their own.
+    virtual void on_device_event(const DeviceEvent& /*event*/) {}
+    /// An armed event queue with this interrupt vector has something to read.
+    virtual void on_interrupt(uint32_t /*vector*/) {}
 };
 
 /// One opened device. Thread safe, except that an object must not be used while it is destroyed.
@@ -285,6 +305,14 @@ public:
 
     /// Records a refusal in words for `verbatim explain`; its status is engine::kRefusal with an errno value.
     virtual void explain(uint32_t qpn, int status, const char* text) = 0;
+
+    /// What the host has learned of the port or of its addresses, for the host side and for event queues.
+    virtual void port_event(AsyncEvent event) = 0;
+
+    /// The number of the event queue behind a completion vector. EINVAL: there is no such vector.
+    virtual Expected<uint32_t> event_queue(uint32_t vector) = 0;
+    /// A program has stored these 8 bytes at an offset of the UAR page of that number (hw::RawDoorbells).
+    virtual void ring_register(uint32_t page, uint32_t offset, uint64_t bytes) = 0;
 
     /// Memory that commands can name; it must stay mapped. EFAULT: it is not mapped with these rights.
     virtual Expected<Umem*> create_umem(const UmemSpec&) = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <span>
+
 #include "device/hw/hca.h"
 
 namespace verbatim::hw {
@@ -14,6 +16,12 @@ class RawDoorbells {
   /// A zeroed UAR page of 4096 bytes, until it is given back; nullptr: no memory.
   virtual std::byte* take_page() = 0;
   virtual void give_back(std::byte* page) = 0;
+
+  /// What is stored into the page's registers, 8 bytes at each offset, is taken out (they read as 0 again)
+  /// and given to Hca::ring_register, until the page is given back or the device closed. Of several stores to
+  /// one register between two looks the last one is seen. The list of offsets must stay.
+  virtual void watch_registers(std::byte* page, std::span<const uint16_t> offsets, Hca& hca,
+                               uint32_t number) = 0;
 
   /// Rings the send doorbell of `qp` whenever the word differs from what it was, until forgotten. The word
   /// must stay readable until then. False, and nothing happens, when it is watched already.

@@ -2144,7 +2144,7 @@ int mlx5dv_devx_subscribe_devx_event_fd(struct mlx5dv_devx_event_channel *event_
 /**
  * Reads one event; blocks unless fd is set non-blocking.
  *
- * Returns the number of bytes, or -1 with errno set: EAGAIN, EOVERFLOW (events were lost), ENOSPC
+ * Returns the number of bytes, or -1 with errno set: EAGAIN, EOVERFLOW (events were lost), EINVAL
  * (event_resp_len is too small). Source: mlx5dv_devx_get_event(3).
  */
 ssize_t mlx5dv_devx_get_event(struct mlx5dv_devx_event_channel *event_channel,

@@ -50,6 +50,14 @@ void Context::on_async(hw::AsyncEvent event, void* owner) {
   async_events.push(make_event(static_cast<int>(event), owner), owner == nullptr);
 }
 
+void Context::on_device_event(const hw::DeviceEvent& event) {
+  if (provider->on_device_event != nullptr) provider->on_device_event(*this, event);
+}
+
+void Context::on_interrupt(uint32_t vector) {
+  if (provider->on_interrupt != nullptr) provider->on_interrupt(*this, vector);
+}
+
 }  // namespace verbatim::verbs
 
 using namespace verbatim::verbs;

@@ -4,9 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <new>
-#include <thread>
 
 #include "lib/ibverbs/contexts.h"
 #include "lib/ibverbs/device_list.h"
@@ -23,7 +21,7 @@ void fill_public_part(Context& context, Device& device) {
   base.device = &device.base;
   base.abi_compat = __VERBS_ABI_IS_EXTENDED;
   base.async_fd = context.async_events.fd();
-  base.num_comp_vectors = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 64u));
+  base.num_comp_vectors = static_cast<int>(context.hca->limits().completion_vectors);
   pthread_mutex_init(&base.mutex, nullptr);
   install_refusals(verbs);
   install_device_operations(verbs);
@@ -54,6 +52,13 @@ int open_parts(Context& context, Device& device) {
   return context.provider->open(context);
 }
 
+void close_parts(Context& context) {
+  remove_context(context);
+  context.provider->close(context);
+  context.opened.reset();
+  context.provider->release(context);
+}
+
 }  // namespace
 }  // namespace verbatim::verbs
 
@@ -79,9 +84,7 @@ int ibv_close_device(ibv_context* public_context) {
     // Everything behind it is the parent's.
     static_cast<void>(context->opened.release());
   } else {
-    remove_context(*context);
-    context->provider->close(*context);
-    context->opened.reset();
+    close_parts(*context);
   }
   if (public_context->cmd_fd >= 0) ::close(public_context->cmd_fd);
   pthread_mutex_destroy(&public_context->mutex);

@@ -142,7 +142,8 @@ struct AddressHandle {
 struct Context final : hw::EventSink {
   Device* device = nullptr;
   const Provider* provider = nullptr;
-  void* provider_data = nullptr;  ///< the provider's own state of this context
+  std::atomic<void*> provider_data{
+      nullptr};  ///< the provider's own state of this context; events may come before
   hw::Hca* hca = nullptr;
   bool abandoned = false;  ///< belongs to the parent of a fork: every call fails with EIO
   EventQueue async_events;
@@ -158,6 +159,8 @@ struct Context final : hw::EventSink {
 
   void on_completion(hw::Cq& cq) override;
   void on_async(hw::AsyncEvent event, void* owner) override;
+  void on_device_event(const hw::DeviceEvent& event) override;
+  void on_interrupt(uint32_t vector) override;
 };
 
 /// What a provider library offers; all functions are called with valid arguments and no locks held. Functions
@@ -168,6 +171,11 @@ struct Provider {
   /// Fills the operations of context.verbs that are the provider's: data path, and device specific calls.
   int (*open)(Context& context);
   void (*close)(Context& context);
+  /// After the device is closed, from which no event comes any more: frees what the provider keeps.
+  void (*release)(Context& context);
+  /// See hw::EventSink. nullptr: the provider has no use for them.
+  void (*on_device_event)(Context& context, const hw::DeviceEvent& event);
+  void (*on_interrupt)(Context& context, uint32_t vector);
 
   CompletionQueue* (*create_cq)(Context& context, const ibv_cq_init_attr_ex& attributes, bool extended);
   int (*resize_cq)(CompletionQueue& cq, uint32_t entries);

@@ -53,13 +53,6 @@ int error_of(prm::Status status) {
   }
 }
 
-int destroy(verbs::Context& context, const std::vector<uint8_t>& undo) {
-  if (undo.empty()) return 0;
-  uint8_t out[64] = {};
-  if (send(context, undo, out) == 0) return 0;
-  return error_of(View<MboxOut>(out).as<prm::Status>(MboxOut::status));
-}
-
 mlx5dv_devx_obj* create(verbs::Context& context, const Boxes& boxes) {
   const auto command = allowed("mlx5dv_devx_obj_create", Kind::kCreate, boxes);
   if (!command) return verbs::refuse_pointer(context, command.error());
@@ -128,6 +121,13 @@ int send(verbs::Context& context, std::span<const uint8_t> in, std::span<uint8_t
   return View<MboxOut>(out).as<prm::Status>(MboxOut::status) == prm::Status::kOk ? 0 : EREMOTEIO;
 }
 
+int destroy(verbs::Context& context, std::span<const uint8_t> undo) {
+  if (undo.empty()) return 0;
+  uint8_t out[64] = {};
+  if (send(context, undo, out) == 0) return 0;
+  return error_of(View<MboxOut>(out).as<prm::Status>(MboxOut::status));
+}
+
 }  // namespace verbatim::mlx5::devx
 
 using namespace verbatim;
@@ -162,8 +162,10 @@ int mlx5dv_devx_obj_modify(mlx5dv_devx_obj* obj, const void* in, size_t inlen, v
 }
 
 int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* obj) {
-  if (!obj->context->abandoned)
+  if (!obj->context->abandoned) {
     if (const int error = devx::destroy(*obj->context, obj->undo)) return error;
+    ContextState::of(*obj->context).subscriptions->forget(obj->target.kind, obj->target.number);
+  }
   delete obj;
   return 0;
 }

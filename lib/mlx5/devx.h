@@ -42,9 +42,18 @@ Outcome allowed_about(const char* call, prm::Kind kind, const Boxes& boxes, cons
 /// Sends a mailbox. 0, or EREMOTEIO if the device refuses: `out` says why.
 int send(verbs::Context& context, std::span<const uint8_t> in, std::span<uint8_t> out);
 
-/// A number for a doorbell page of the device, and its end.
+/// A number for a doorbell page of the device, and its end: 0, or EBUSY queues are still rung there.
 Expected<uint32_t> take_page_number(verbs::Context& context);
-void give_page_number_back(verbs::Context& context, uint32_t number);
+int give_page_number_back(verbs::Context& context, uint32_t number);
+
+/// Sends a mailbox that destroys something, where there is no other to answer in. 0, EBUSY it is in use,
+/// ENOENT, EREMOTEIO.
+int destroy(verbs::Context& context, std::span<const uint8_t> undo);
+
+/// An event of the device goes to the channels that want it; an interrupt to its descriptor. Called from any
+/// thread.
+void tell_subscribers(verbs::Context& context, const hw::DeviceEvent& event);
+void raise_interrupt(verbs::Context& context, uint32_t vector);
 
 /// What is known of all commands.
 const prm::CommandTable& known_commands();

@@ -23,7 +23,7 @@ struct Umem {
 struct Uar {
   mlx5dv_devx_uar shown{};
   verbs::Context* context = nullptr;
-  alignas(4096) std::byte page[4096] = {};
+  std::byte* page = nullptr;
 };
 
 /// Where the memory lies in this process.
@@ -76,11 +76,29 @@ mlx5dv_devx_uar* alloc_uar(verbs::Context& context, uint32_t flags) {
     errno = number.error().code;
     return nullptr;
   }
+  hw::RawDoorbells& doorbells = context.opened->doorbells();
+  uar->page = doorbells.take_page();
+  if (uar->page == nullptr) {
+    static_cast<void>(give_page_number_back(context, *number));
+    errno = ENOMEM;
+    return nullptr;
+  }
+  doorbells.watch_registers(uar->page, connectx::kDoorbellRegisters, *context.hca, *number);
   uar->context = &context;
   uar->shown.page_id = *number;
   uar->shown.base_addr = uar->page;
   uar->shown.reg_addr = uar->page + kRegister;
   return &uar.release()->shown;
+}
+
+/// Queues that still ring there keep page and number until the device is closed.
+void free_uar(Uar& uar) {
+  verbs::Context& context = *uar.context;
+  if (give_page_number_back(context, uar.shown.page_id) == 0)
+    return context.opened->doorbells().give_back(uar.page);
+  ContextState& state = ContextState::of(context);
+  const std::lock_guard hold(state.lock);
+  state.kept_pages.push_back(uar.page);
 }
 
 }  // namespace
@@ -92,12 +110,12 @@ Expected<uint32_t> take_page_number(verbs::Context& context) {
   return prm::View<prm::AllocUarOut>(out)[prm::AllocUarOut::uar];
 }
 
-void give_page_number_back(verbs::Context& context, uint32_t number) {
-  uint8_t in[prm::DeallocUarIn::kBits / 8] = {}, out[prm::DeallocUarOut::kBits / 8] = {};
+int give_page_number_back(verbs::Context& context, uint32_t number) {
+  uint8_t in[prm::DeallocUarIn::kBits / 8] = {};
   const prm::Writer<prm::DeallocUarIn> box(in);
   box.set(prm::DeallocUarIn::opcode, prm::DeallocUar::kOpcode);
   box.set(prm::DeallocUarIn::uar, number);
-  static_cast<void>(send(context, in, out));
+  return destroy(context, in);
 }
 
 }  // namespace verbatim::mlx5::devx
@@ -133,7 +151,7 @@ mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* public_context, uint32_t fla
 
 void mlx5dv_devx_free_uar(mlx5dv_devx_uar* shown) {
   auto* uar = reinterpret_cast<devx::Uar*>(shown);
-  if (!uar->context->abandoned) devx::give_page_number_back(*uar->context, uar->shown.page_id);
+  if (!uar->context->abandoned) devx::free_uar(*uar);
   delete uar;
 }
 

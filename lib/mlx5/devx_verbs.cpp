@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Commands about objects that were made by verbs.
+#include "device/connectx/prm/object_life.h"
 #include "lib/mlx5/devx.h"
 
 namespace verbatim::mlx5::devx {
@@ -16,6 +17,16 @@ int about(const char* call, Kind kind, ibv_context* public_context, const Target
 }
 
 Target target_of(ibv_qp* qp) { return {"QP", qp->qp_num}; }
+Target target_of(ibv_cq* cq) { return {"CQ", verbs::CompletionQueue::of(cq)->device->number}; }
+
+/// It is the RMP of its number, and has an older name.
+Target target_of(ibv_srq* srq, const Boxes& boxes) {
+  const prm::View<prm::MboxIn> head(boxes.in);
+  const auto* command = known_commands().find(static_cast<uint16_t>(head[prm::MboxIn::opcode]),
+                                              static_cast<uint16_t>(head[prm::MboxIn::op_mod]));
+  const bool old = command == nullptr || prm::object_kind(*command) == "SRQ";
+  return {old ? "SRQ" : "RMP", verbs::SharedReceiveQueue::of(srq)->device->number};
+}
 
 /// Brings the host's side to where a transition has left the device.
 void follow(ibv_qp* qp) {
@@ -44,6 +55,27 @@ int mlx5dv_devx_qp_modify(ibv_qp* qp, const void* in, size_t inlen, void* out, s
                                 devx::Boxes(in, inlen, out, outlen));
   if (error == 0) devx::follow(qp);
   return error;
+}
+
+int mlx5dv_devx_cq_query(ibv_cq* cq, const void* in, size_t inlen, void* out, size_t outlen) {
+  return devx::about("mlx5dv_devx_cq_query", Kind::kQuery, cq->context, devx::target_of(cq),
+                     devx::Boxes(in, inlen, out, outlen));
+}
+
+int mlx5dv_devx_cq_modify(ibv_cq* cq, const void* in, size_t inlen, void* out, size_t outlen) {
+  return devx::about("mlx5dv_devx_cq_modify", Kind::kModify, cq->context, devx::target_of(cq),
+                     devx::Boxes(in, inlen, out, outlen));
+}
+
+int mlx5dv_devx_srq_query(ibv_srq* srq, const void* in, size_t inlen, void* out, size_t outlen) {
+  const devx::Boxes boxes(in, inlen, out, outlen);
+  return devx::about("mlx5dv_devx_srq_query", Kind::kQuery, srq->context, devx::target_of(srq, boxes), boxes);
+}
+
+int mlx5dv_devx_srq_modify(ibv_srq* srq, const void* in, size_t inlen, void* out, size_t outlen) {
+  const devx::Boxes boxes(in, inlen, out, outlen);
+  return devx::about("mlx5dv_devx_srq_modify", Kind::kModify, srq->context, devx::target_of(srq, boxes),
+                     boxes);
 }
 
 }  // extern "C"

@@ -18,6 +18,8 @@
 #include "device/connectx/formats.h"
 #include "device/hw/hca.h"
 #include "lib/ibverbs/provider.h"
+#include "lib/mlx5/devx_events.h"
+#include "lib/mlx5/interrupts.h"
 #include "lib/mlx5/public.h"
 #include "lib/mlx5/queue_memory.h"
 
@@ -61,12 +63,17 @@ class QueuePairTable {
 struct ContextState {
   QueuePairTable queue_pairs;
   bool takes_commands = false;         ///< opened with MLX5DV_CONTEXT_FLAGS_DEVX
-  std::mutex lock;                     ///< of what follows
+  std::mutex lock;                     ///< of what follows, which has none of its own
   std::byte* doorbell_page = nullptr;  ///< UAR page of raw queues, once there are some
   mlx5dv_ctx_allocators allocators{};
   std::vector<uint32_t> reserved_qpns;
-  static ContextState& of(verbs::Context& context) {
-    return *static_cast<ContextState*>(context.provider_data);
+  std::vector<std::byte*> kept_pages;  ///< UAR pages that were freed while queues still rang there
+  devx::Interrupts interrupts;
+  std::shared_ptr<devx::Subscriptions> subscriptions = std::make_shared<devx::Subscriptions>();
+  static ContextState& of(verbs::Context& context) { return *find(context); }
+  /// nullptr before the device is opened.
+  static ContextState* find(verbs::Context& context) {
+    return static_cast<ContextState*>(context.provider_data.load(std::memory_order_acquire));
   }
 };
 

@@ -2,7 +2,7 @@
 // How libibverbs finds this library's operations.
 #include <new>
 
-#include "lib/mlx5/mlx5.h"
+#include "lib/mlx5/devx.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -26,9 +26,11 @@ void close_context(verbs::Context& context) {
   hw::RawDoorbells& doorbells = context.opened->doorbells();
   doorbells.forget_all(*context.hca);
   if (state.doorbell_page != nullptr) doorbells.give_back(state.doorbell_page);
+  for (std::byte* page : state.kept_pages) doorbells.give_back(page);
   for (const uint32_t number : state.reserved_qpns) context.hca->release_qpn(number);
-  delete &state;
 }
+
+void release_context(verbs::Context& context) { delete ContextState::find(context); }
 
 __attribute__((constructor)) void announce() { verbs::verbatim_register_provider(&kProvider); }
 
@@ -38,6 +40,9 @@ const verbs::Provider kProvider = {
     .name = "mlx5",
     .open = open_context,
     .close = close_context,
+    .release = release_context,
+    .on_device_event = devx::tell_subscribers,
+    .on_interrupt = devx::raise_interrupt,
     .create_cq = create_cq,
     .resize_cq = resize_cq,
     .destroy_cq = destroy_cq,

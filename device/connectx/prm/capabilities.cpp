@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "abi/prm/events.h"
+#include "device/connectx/prm/sizes.h"
 #include "engine/memory_keys.h"
 
 namespace verbatim::prm {
@@ -41,6 +43,9 @@ void sizes(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_max_srq_sz, log2_floor(uint64_t{limits.max_srq_wr} + 1));
   cap.set(CmdHcaCap::log_max_cq, log2_floor(limits.max_cq));
   cap.set(CmdHcaCap::log_max_cq_sz, log2_floor(uint64_t{limits.max_cqe} + 1));
+  cap.set(CmdHcaCap::log_max_eq, kLogEventQueuesMax);
+  cap.set(CmdHcaCap::log_max_eq_sz, kLogEventQueueMax);
+  cap.set(CmdHcaCap::log_max_rmp, kLogSharedReceivesMax);
   cap.set(CmdHcaCap::log_max_mkey, log2_floor(limits.max_mr));
   cap.set(CmdHcaCap::log_max_mrw_sz, log2_floor(limits.max_mr_bytes) + 1);
   cap.set(CmdHcaCap::log_max_pd, log2_floor(limits.max_pd));
@@ -87,6 +92,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::lag_master, facts.limits.lag_ports > 1);
   cap.set(CmdHcaCap::num_lag_ports, facts.limits.lag_ports);
   cap.set(CmdHcaCap::device_memory, facts.limits.dm[0].log_bytes != 0);
+  cap.set(CmdHcaCap::event_cap, true);
   cap.set(CmdHcaCap::null_mkey, facts.keys.null_mkey != 0);
   cap.set(CmdHcaCap::dump_fill_mkey, facts.keys.dump_fill_mkey != 0);
   cap.set(CmdHcaCap::terminate_scatter_list_mkey, facts.keys.terminate_scatter_list != 0);
@@ -180,6 +186,29 @@ void quality_of_service(const hw::Limits& limits, Writer<QosCap> cap) {
   }
 }
 
+/// What programs may subscribe to.
+void events(Writer<DeviceEventCap> cap) {
+  constexpr Event kAffiliated[] = {
+      Event::kCompletionEvents,
+      Event::kPathMigratedSucceeded,
+      Event::kCommunicationEstablished,
+      Event::kSendQueueDrained,
+      Event::kLastWqeReached,
+      Event::kSrqLimit,
+      Event::kCqError,
+      Event::kLocalWqCatastrophicError,
+      Event::kPathMigrationFailed,
+      Event::kInvalidRequestLocalWqError,
+      Event::kLocalAccessViolationWqError,
+      Event::kLocalSrqCatastrophicError,
+  };
+  uint64_t affiliated = 0;
+  for (const Event event : kAffiliated) affiliated |= uint64_t{1} << static_cast<uint32_t>(event);
+  cap.set(DeviceEventCap::user_affiliated_events, 0, affiliated);
+  cap.set(DeviceEventCap::user_unaffiliated_events, 0,
+          uint64_t{1} << static_cast<uint32_t>(Event::kPortStateChange));
+}
+
 }  // namespace
 
 bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<HcaCapUnion> out) {
@@ -202,6 +231,9 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kQos:
       quality_of_service(facts.limits, out[HcaCapUnion::qos_cap]);
       return true;
+    case CapabilityGroup::kDeviceEvent:
+      events(out[HcaCapUnion::device_event_cap]);
+      return true;
     // Nothing of these works, so that all their fields are 0.
     case CapabilityGroup::kEthernetOffloads:
     case CapabilityGroup::kIpoibOffloads:
@@ -213,7 +245,6 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kDebug:
     case CapabilityGroup::kTls:
     case CapabilityGroup::kVirtioEmulation:
-    case CapabilityGroup::kDeviceEvent:
     case CapabilityGroup::kIpsec:
     case CapabilityGroup::kCrypto:
     case CapabilityGroup::kWqeBasedFlowTable:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/expected.h"
+#include "device/connectx/prm/queue_unit.h"
 #include "device/hw/hca.h"
 
 namespace verbatim::prm {
@@ -46,10 +47,8 @@ struct MkeySpec {
 /// The device as commands meet it: objects have numbers, and belong to the user context that made them.
 /// Implementations are thread safe. Errors: ENOENT a number that the uid has no object of, EBUSY still in
 /// use, ENOMEM none left, EINVAL bad argument; the reason names the argument.
-class CommandUnit {
+class CommandUnit : public QueueUnit {
  public:
-  virtual ~CommandUnit() = default;
-
   virtual const hw::Limits& limits() const = 0;
   virtual hw::PortState port() = 0;
   /// An entry of the GID table; zero beyond its end.

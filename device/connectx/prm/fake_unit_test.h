@@ -64,6 +64,47 @@ class FakeUnit final : public CommandUnit {
     return give_back(elements_, uid, number, "scheduling element");
   }
 
+  Expected<uint32_t> create_eq(uint16_t uid, const EqContext& context) override {
+    eq_.context = context;
+    return take(queues_, uid);
+  }
+  Expected<EqFacts> query_eq(uint16_t, uint32_t eqn) override { return known(eqn, eq_); }
+  Outcome destroy_eq(uint16_t uid, uint32_t eqn) override {
+    return give_back(queues_, uid, eqn, "event queue");
+  }
+  Expected<uint32_t> create_cq(uint16_t uid, const CqContext& context) override {
+    cq_.context = context;
+    return take(queues_, uid);
+  }
+  Expected<CqFacts> query_cq(uint16_t, uint32_t cqn) override { return known(cqn, cq_); }
+  Outcome modify_cq(uint16_t, uint32_t, const CqContext& context) override {
+    cq_.context = context;
+    return Done{};
+  }
+  Outcome resize_cq(uint16_t, uint32_t, const Place& ring, uint32_t entries) override {
+    cq_.context.ring = ring;
+    cq_.context.entries = entries;
+    return Done{};
+  }
+  Outcome destroy_cq(uint16_t uid, uint32_t cqn) override { return give_back(queues_, uid, cqn, "CQ"); }
+  Expected<uint32_t> create_qp(uint16_t uid, const QpContext& context) override {
+    qp_context_ = context;
+    return take(queues_, uid);
+  }
+  Outcome destroy_qp(uint16_t uid, uint32_t qpn) override {
+    return give_back(queues_, uid, qpn, "queue pair");
+  }
+  Expected<uint32_t> create_rmp(uint16_t uid, const RmpContext& context) override {
+    rmp_.context = context;
+    return take(queues_, uid);
+  }
+  Expected<RmpFacts> query_rmp(uint16_t, uint32_t rmpn) override { return known(rmpn, rmp_); }
+  Outcome arm_rmp(uint16_t, uint32_t, uint32_t limit) override {
+    rmp_.context.limit = limit;
+    return Done{};
+  }
+  Outcome destroy_rmp(uint16_t uid, uint32_t rmpn) override { return give_back(queues_, uid, rmpn, "RMP"); }
+
   Expected<QpFacts> query_qp(uint16_t, uint32_t qpn) override {
     if (qpn != kQpn) return Error{ENOENT, "the context has no queue pair of number " + std::to_string(qpn)};
     return qp_;
@@ -76,7 +117,12 @@ class FakeUnit final : public CommandUnit {
 
   static constexpr uint32_t kQpn = 0x123456;
   hw::SchedulingSpec scheduling_;  ///< what the last call about an element asked for
-  MkeySpec mkey_;                  ///< what the last create_mkey asked for
+  // What the last creations and changes of queues asked for, and what queries answer.
+  EqFacts eq_;
+  CqFacts cq_;
+  QpContext qp_context_;
+  RmpFacts rmp_;
+  MkeySpec mkey_;  ///< what the last create_mkey asked for
   QpFacts qp_;
   hw::QpAttributes modified_;  ///< what the last modify_qp asked for
   uint32_t mask_ = 0;
@@ -92,6 +138,11 @@ class FakeUnit final : public CommandUnit {
     owners[++last_] = uid;
     return last_;
   }
+  template <class Facts>
+  Expected<Facts> known(uint32_t number, const Facts& facts) const {
+    if (queues_.contains(number)) return facts;
+    return Error{ENOENT, "the context has no queue of number " + std::to_string(number)};
+  }
   Outcome give_back(Owners& owners, uint16_t uid, uint32_t number, const char* what) {
     const auto found = owners.find(number);
     if (found == owners.end() || found->second != uid)
@@ -101,7 +152,7 @@ class FakeUnit final : public CommandUnit {
     return Done{};
   }
 
-  Owners pds_, uars_, domains_, mkeys_, elements_;
+  Owners pds_, uars_, domains_, mkeys_, elements_, queues_;
   uint32_t last_ = 0xabcd00;
 };
 
