@@ -107,7 +107,9 @@ ibv_qp* mlx5dv_create_qp(ibv_context* public_context, ibv_qp_init_attr_ex* attri
         *context, EOPNOTSUPP,
         "mlx5dv_create_qp: send_ops_flags ask for operations that this type does not have");
   ibv_qp* qp = ibv_create_qp_ex(public_context, attributes);
-  if (qp != nullptr) install_key_builders(QueuePair::of(qp), operations);
+  // All of them: released programs use some that they have not asked for.
+  if (qp != nullptr && operations != 0)
+    install_key_builders(QueuePair::of(qp), operations_of(attributes->qp_type));
   return qp;
 }
 

@@ -6,6 +6,7 @@
 
 #include "abi/prm/memory.h"
 #include "lib/mlx5/devx.h"
+#include "lib/mlx5/direct.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -65,7 +66,8 @@ using namespace verbatim::mlx5;
 extern "C" {
 
 mlx5dv_mkey* mlx5dv_create_mkey(mlx5dv_mkey_init_attr* wanted) {
-  verbs::Context* context = devx::context_of(wanted->pd->context);
+  // Released programs call this with contexts that were not opened for commands of their own.
+  verbs::Context* context = own(wanted->pd->context);
   if (context == nullptr) {
     errno = EOPNOTSUPP;
     return nullptr;

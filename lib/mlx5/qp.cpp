@@ -42,14 +42,12 @@ constexpr OperationFlag kOperationFlags[] = {
     {IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV},
 };
 
-/// False: the ibv_wr_ interface was asked for an operation that the type does not have.
-bool offers(uint16_t opcodes, uint64_t flags) {
-  for (const OperationFlag& entry : kOperationFlags) {
-    if ((flags & entry.flag) == 0) continue;
-    if ((opcodes & bit(entry.opcode)) == 0) return false;
-    flags &= ~entry.flag;
-  }
-  return flags == 0;
+/// What the ibv_wr_ interface has for a type.
+uint64_t operations_of(uint16_t opcodes) {
+  uint64_t flags = 0;
+  for (const OperationFlag& entry : kOperationFlags)
+    if ((opcodes & bit(entry.opcode)) != 0) flags |= entry.flag;
+  return flags;
 }
 
 bool allocate(QueuePair& qp, verbs::ProtectionDomain& domain, const QueueSizes& sizes) {
@@ -137,7 +135,8 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   auto sizes = plan_queues(attributes.qp_type, attributes.cap, attributes.srq != nullptr);
   if (!sizes) return verbs::refuse_pointer(context, sizes.error());
   const bool builders = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  if (builders && !offers(opcodes_of(attributes.qp_type), attributes.send_ops_flags))
+  const uint64_t operations = operations_of(opcodes_of(attributes.qp_type));
+  if (builders && (attributes.send_ops_flags & ~operations) != 0)
     return verbs::refuse_pointer(
         context, EOPNOTSUPP,
         "ibv_create_qp_ex: send_ops_flags ask for operations that this type does not have");
@@ -161,7 +160,8 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   }
   qp->device = *device;
   qp->number = qp->device->number;
-  if (builders) install_builders(*qp, attributes.send_ops_flags);
+  // All of them: released programs use some that they have not asked for.
+  if (builders) install_builders(*qp, operations);
   attributes.cap = {sizes->send_depth, sizes->receive_entries, sizes->send_sge, sizes->receive_sge,
                     sizes->inline_bytes};
   return qp.release();

@@ -33,8 +33,9 @@ TEST(MemoryKeys, AreMadeWithTheFlagsThatWork) {
   EXPECT_EQ(make(self.pd, MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT, 0xffff), nullptr);
   EXPECT_EQ(errno, EINVAL);
   Endpoint plain;
-  EXPECT_EQ(make(plain.pd, MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT), nullptr) << "not opened for commands";
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  mlx5dv_mkey* there = make(plain.pd, MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT);
+  ASSERT_NE(there, nullptr) << "also where the device was not opened for commands";
+  EXPECT_EQ(mlx5dv_destroy_mkey(there), 0);
   mlx5dv_mkey_init_attr wanted{self.pd, MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT, 5};
   mlx5dv_mkey* key = mlx5dv_create_mkey(&wanted);
   ASSERT_NE(key, nullptr);
