@@ -61,6 +61,7 @@ Outcome ConnectxHca::check_mr(const hw::MrSpec& spec) const {
   if ((spec.access & kNeedsLocalWrite) && !(spec.access & engine::kLocalWrite))
     return Error{EINVAL, "remote write and remote atomic access need local write access too"};
   if (is_implicit(spec)) return Done{};
+  if (spec.dm && spec.length == 0) return Done{};
   if (spec.length == 0) return Error{EINVAL, "the region's length is 0"};
   if (spec.address + spec.length < spec.address || spec.start + spec.length - 1 < spec.start)
     return Error{EINVAL, "the region wraps around the address space"};

@@ -86,6 +86,7 @@ TEST(DeviceMemory, IsRegisteredFromZero) {
     return errno;
   };
   EXPECT_EQ(error_of(0, 8192, kDmRights), 0);
+  EXPECT_EQ(error_of(8192, 0, kDmRights), 0) << "a key to nothing";
   EXPECT_EQ(error_of(0, 8192, kAllRights), EINVAL) << "not zero based";
   EXPECT_EQ(error_of(1, 8192, kDmRights), EINVAL);
   EXPECT_EQ(error_of(0, 64, kDmRights | IBV_ACCESS_ON_DEMAND), EINVAL);
