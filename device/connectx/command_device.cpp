@@ -158,6 +158,7 @@ Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
   prm::QpFacts facts;
   facts.type = spec.type;
   facts.attributes = hca_.query_qp(qp);
+  facts.extras = hca_.qp_extras(qp);
   facts.pd = spec.pd->number;
   facts.send_cqn = spec.send_cq->number;
   facts.receive_cqn = spec.receive_cq->number;
@@ -166,6 +167,11 @@ Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
   facts.log_send_blocks = prm::log2_of(spec.send.entries);
   facts.log_receive_entries = prm::log2_of(spec.receive.entries);
   return facts;
+}
+
+Outcome CommandDevice::change_qp(uint16_t uid, uint32_t qpn, uint32_t mask, const hw::QpExtras& extras) {
+  QpObject* qp = visible(numbers_.qps, uid, qpn);
+  return qp ? hca_.change_qp(qp, mask, extras) : Outcome(nobodys("queue pair", qpn));
 }
 
 Outcome CommandDevice::modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,

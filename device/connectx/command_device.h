@@ -73,6 +73,7 @@ class CommandDevice final : public prm::CommandUnit {
   Outcome destroy_rmp(uint16_t uid, uint32_t rmpn) override { return queues_.destroy_rmp(uid, rmpn); }
 
   Expected<prm::QpFacts> query_qp(uint16_t uid, uint32_t qpn) override;
+  Outcome change_qp(uint16_t uid, uint32_t qpn, uint32_t mask, const hw::QpExtras& extras) override;
   Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes, uint32_t mask) override;
 
  private:

@@ -264,30 +264,35 @@ Outcome ConnectxHca::modify_qp(hw::Qp* face, const hw::QpAttributes& attributes,
   return done;
 }
 
-Outcome ConnectxHca::schedule_qp(hw::Qp* face, uint32_t request_leaf, uint32_t response_leaf) {
-  auto* qp = static_cast<QpObject*>(face);
-  const hw::QpState state = qp->queue_pair->state();
-  if (state != hw::QpState::kInit && state != hw::QpState::kRts)
-    return Error{EOPNOTSUPP, "a queue pair is scheduled in INIT or RTS only"};
-  if (response_leaf != 0 && qp->spec.type != hw::QpType::kRc)
-    return Error{EINVAL, "only a queue pair of type RC has responses to schedule"};
-  return scheduling_.attach(*qp, request_leaf, response_leaf);
+hw::QpExtras ConnectxHca::qp_extras(hw::Qp* face) {
+  const auto* qp = static_cast<QpObject*>(face);
+  return {qp->lag_port, qp->udp_source_port, qp->request_leaf, qp->response_leaf};
 }
 
-Expected<uint8_t> ConnectxHca::lag_port(hw::Qp* face) {
-  const uint8_t port = static_cast<QpObject*>(face)->lag_port;
-  if (port == 0) return Error{EOPNOTSUPP, "the device's ports form no LAG"};
-  return port;
-}
-
-Outcome ConnectxHca::set_lag_port(hw::Qp* face, uint8_t port) {
-  auto* qp = static_cast<QpObject*>(face);
-  if (limits_.lag_ports <= 1) return Error{EOPNOTSUPP, "the device's ports form no LAG"};
-  if (qp->queue_pair->state() != hw::QpState::kRts)
-    return Error{EOPNOTSUPP, "a queue pair changes its port of a LAG in RTS only"};
-  if (port == 0 || port > limits_.lag_ports)
+Outcome ConnectxHca::check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const {
+  const hw::QpState state = qp.queue_pair->state();
+  if (state != hw::QpState::kRts && (state != hw::QpState::kInit || mask != kLeaves))
+    return Error{EOPNOTSUPP, "ports are changed in RTS only, leaves of scheduling trees in INIT and RTS"};
+  if ((mask & kLagPort) != 0 && limits_.lag_ports <= 1)
+    return Error{EOPNOTSUPP, "the device's ports form no LAG"};
+  if ((mask & kLagPort) != 0 && (wanted.lag_port == 0 || wanted.lag_port > limits_.lag_ports))
     return Error{EINVAL, "the LAG has ports 1 to " + std::to_string(limits_.lag_ports)};
-  qp->lag_port = port;
+  const bool rc = qp.spec.type == hw::QpType::kRc, connected = rc || qp.spec.type == hw::QpType::kUc;
+  if ((mask & kUdpSourcePort) != 0 && !connected)
+    return Error{EOPNOTSUPP, "only queue pairs of type RC and UC have a UDP port to change"};
+  if ((mask & kLeaves) != 0 && wanted.response_leaf != 0 && !rc)
+    return Error{EINVAL, "only a queue pair of type RC has responses to schedule"};
+  return Done{};
+}
+
+Outcome ConnectxHca::change_qp(hw::Qp* face, uint32_t mask, const hw::QpExtras& wanted) {
+  auto* qp = static_cast<QpObject*>(face);
+  if (Outcome sound = check_extras(*qp, mask, wanted); !sound) return sound;
+  if ((mask & kLeaves) != 0)
+    if (Outcome attached = scheduling_.attach(*qp, wanted.request_leaf, wanted.response_leaf); !attached)
+      return attached;
+  if ((mask & kLagPort) != 0) qp->lag_port = wanted.lag_port;
+  if ((mask & kUdpSourcePort) != 0) qp->udp_source_port = wanted.udp_source_port;
   return Done{};
 }
 

@@ -80,13 +80,12 @@ class ConnectxHca final : public hw::Hca {
     return scheduling_.modify(number, mask, spec);
   }
   Outcome destroy_scheduling_element(uint32_t number) override { return scheduling_.destroy(number); }
-  Outcome schedule_qp(hw::Qp*, uint32_t request_leaf, uint32_t response_leaf) override;
   Expected<uint16_t> take_pacing(const hw::PacingSpec& spec, bool dedicated) override {
     return pacing_.take(spec, dedicated);
   }
   Outcome give_back_pacing(uint16_t index) override { return pacing_.give_back(index); }
-  Expected<uint8_t> lag_port(hw::Qp*) override;
-  Outcome set_lag_port(hw::Qp*, uint8_t port) override;
+  hw::QpExtras qp_extras(hw::Qp*) override;
+  Outcome change_qp(hw::Qp*, uint32_t mask, const hw::QpExtras&) override;
 
   Outcome attach_multicast(hw::Qp*, const Gid&) override;
   Outcome detach_multicast(hw::Qp*, const Gid&) override;
@@ -126,6 +125,7 @@ class ConnectxHca final : public hw::Hca {
   Expected<CqObject*> make_cq(const hw::CqSpec&, hw::EventSink& sink);
   Expected<SrqObject*> make_srq(const hw::SrqSpec&, hw::EventSink& sink);
   Expected<QpObject*> make_qp(const hw::QpSpec&, hw::EventSink& sink);
+  Outcome check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const;
   void fail_overrun();
   void show_object(std::string_view kind, uint32_t number);
   void hide_object(std::string_view kind, uint32_t number);

@@ -128,9 +128,10 @@ struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, eng
   SendRing send;
   ReceiveRing receive;
   engine::QueuePair* queue_pair = nullptr;
-  std::atomic<uint8_t> lag_port{0};              ///< physical port of a LAG, from 1 on; 0: there is no LAG
-  uint32_t request_leaf = 0, response_leaf = 0;  ///< of scheduling trees; guarded by their lock
-  std::atomic<bool> ending{false};               ///< `queue_pair` is being destroyed
+  std::atomic<uint8_t> lag_port{0};  ///< as hw::QpExtras, like what follows
+  std::atomic<uint16_t> udp_source_port{0};
+  std::atomic<uint32_t> request_leaf{0}, response_leaf{0};
+  std::atomic<bool> ending{false};  ///< `queue_pair` is being destroyed
 };
 
 }  // namespace verbatim::connectx

@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <string>
-#include <utility>
 
 namespace verbatim::connectx {
 
@@ -92,8 +91,8 @@ Outcome SchedulingTree::attach(QpObject& qp, uint32_t request_leaf, uint32_t res
 
 void SchedulingTree::detach(QpObject& qp) {
   const std::lock_guard hold(lock_);
-  release(std::exchange(qp.request_leaf, 0));
-  release(std::exchange(qp.response_leaf, 0));
+  release(qp.request_leaf.exchange(0));
+  release(qp.response_leaf.exchange(0));
 }
 
 Expected<uint16_t> PacingTable::take(const hw::PacingSpec& spec, bool dedicated) {

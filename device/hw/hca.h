@@ -148,6 +148,14 @@ struct SchedulingSpec {
     uint32_t max_mbps = 0;  ///< of all below it together, averaged; 0: no limit
 };
 
+/// What a queue pair has beside the attributes of the specification.
+struct QpExtras {
+    uint8_t lag_port = 0;           ///< physical port of a LAG that it sends from; 0: there is no LAG
+    uint16_t udp_source_port = 0;   ///< to spread packets over paths of a network; 0: the device's choice
+    /// Leaves of scheduling trees, 0: none. What it sends counts for the first; responses are as fast as requests ask.
+    uint32_t request_leaf = 0, response_leaf = 0;
+};
+
 /// An entry of the table of rates.
 struct PacingSpec {
     uint32_t rate_kbps = 0;
@@ -279,17 +287,16 @@ public:
     virtual Outcome modify_scheduling_element(uint32_t number, uint32_t mask, const SchedulingSpec&) = 0;
     /// EBUSY: elements or queue pairs are below it.
     virtual Outcome destroy_scheduling_element(uint32_t number) = 0;
-    /// What the queue pair sends counts for the leaf of requests; 0: for none. Responses are as fast as requests ask.
-    virtual Outcome schedule_qp(Qp*, uint32_t request_leaf, uint32_t response_leaf) = 0;
 
     /// Index of an entry with this rate, from 1 on; one that is not dedicated is shared by all who ask for the same.
     /// ENOSPC: the table is full.
     virtual Expected<uint16_t> take_pacing(const PacingSpec&, bool dedicated) = 0;
     virtual Outcome give_back_pacing(uint16_t index) = 0;
 
-    /// The physical port of a LAG that the queue pair sends from, 1 or 2.
-    virtual Expected<uint8_t> lag_port(Qp*) = 0;
-    virtual Outcome set_lag_port(Qp*, uint8_t port) = 0;
+    virtual QpExtras qp_extras(Qp*) = 0;
+    enum QpExtra : uint32_t { kLagPort = 1, kUdpSourcePort = 2, kLeaves = 4 };
+    /// EOPNOTSUPP: the device has no such thing, or the queue pair is in another state than RTS (with leaves: or INIT).
+    virtual Outcome change_qp(Qp*, uint32_t mask, const QpExtras&) = 0;
 
     virtual Outcome attach_multicast(Qp*, const Gid&) = 0;
     virtual Outcome detach_multicast(Qp*, const Gid&) = 0;

@@ -23,30 +23,33 @@ int mlx5dv_set_context_attr(ibv_context* public_context, mlx5dv_set_ctx_attr_typ
 int mlx5dv_query_qp_lag_port(ibv_qp* qp, uint8_t* port_num, uint8_t* active_port_num) {
   verbs::Context* context = own(qp->context);
   if (context == nullptr) return EOPNOTSUPP;
-  const auto port = context->hca->lag_port(QueuePair::of(qp).device);
-  if (!port) return verbs::refuse(*context, port.error(), qp->qp_num);
-  *port_num = *active_port_num = *port;
+  const uint8_t port = context->hca->qp_extras(QueuePair::of(qp).device).lag_port;
+  if (port == 0)
+    return verbs::refuse(*context, EOPNOTSUPP, "mlx5dv_query_qp_lag_port: the device's ports form no LAG",
+                         qp->qp_num);
+  *port_num = *active_port_num = port;
   return 0;
 }
 
 int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t port_num) {
   verbs::Context* context = own(qp->context);
   if (context == nullptr) return EOPNOTSUPP;
-  return verbs::settle(*context, context->hca->set_lag_port(QueuePair::of(qp).device, port_num), qp->qp_num);
+  hw::QpExtras wanted;
+  wanted.lag_port = port_num;
+  return verbs::settle(*context, context->hca->change_qp(QueuePair::of(qp).device, hw::Hca::kLagPort, wanted),
+                       qp->qp_num);
 }
 
-// The port spreads traffic over paths of a network. Packets of one host travel no such path, so that there is
-// nothing more to do.
-int mlx5dv_modify_qp_udp_sport(ibv_qp* qp, uint16_t /*udp_sport*/) {
+// The port spreads traffic over paths of a network. Packets of one host travel no such path, so that it is
+// kept and told, and nothing more.
+int mlx5dv_modify_qp_udp_sport(ibv_qp* qp, uint16_t udp_sport) {
   verbs::Context* context = own(qp->context);
   if (context == nullptr) return EOPNOTSUPP;
-  const bool connected = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC;
-  if (!connected || qp->state != IBV_QPS_RTS)
-    return verbs::refuse(
-        *context, EOPNOTSUPP,
-        "mlx5dv_modify_qp_udp_sport: only a queue pair of type RC or UC in RTS has a port to change",
-        qp->qp_num);
-  return 0;
+  hw::QpExtras wanted;
+  wanted.udp_source_port = udp_sport;
+  return verbs::settle(*context,
+                       context->hca->change_qp(QueuePair::of(qp).device, hw::Hca::kUdpSourcePort, wanted),
+                       qp->qp_num);
 }
 
 // Without an embedded switch no member is valid.

@@ -119,9 +119,11 @@ int mlx5dv_modify_qp_sched_elem(ibv_qp* qp, const mlx5dv_sched_leaf* requestor,
       return verbs::refuse(*context, EINVAL, "mlx5dv_modify_qp_sched_elem: the leaf is another context's",
                            qp->qp_num);
   const auto number = [](const mlx5dv_sched_leaf* leaf) { return leaf == nullptr ? 0 : leaf->number; };
-  return verbs::settle(
-      *context, context->hca->schedule_qp(QueuePair::of(qp).device, number(requestor), number(responder)),
-      qp->qp_num);
+  hw::QpExtras wanted;
+  wanted.request_leaf = number(requestor);
+  wanted.response_leaf = number(responder);
+  return verbs::settle(*context, context->hca->change_qp(QueuePair::of(qp).device, hw::Hca::kLeaves, wanted),
+                       qp->qp_num);
 }
 
 }  // extern "C"

@@ -9,6 +9,10 @@
 #include <memory>
 #include <utility>
 
+#include "abi/prm/queue_pairs.h"
+#include "abi/prm/scheduling.h"
+#include "device/connectx/prm/view.h"
+#include "testing/queue_pair_steps.h"
 #include "tests/conformance/players.h"
 
 namespace verbatim::conformance {
@@ -198,6 +202,103 @@ TEST(EmulationPages, AreMappedFromTheCommandDescriptor) {
   EXPECT_EQ(mlx5dv_alloc_var(context, 1u << 30), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   EXPECT_EQ(ibv_close_device(context), 0);
+}
+
+/// A queue pair that is connected to itself, on a device that takes commands.
+class Commanded : public testing::Test {
+ protected:
+  void SetUp() override {
+    context = open_for_commands();
+    pd = ibv_alloc_pd(context);
+    cq = ibv_create_cq(context, 16, nullptr, nullptr, 0);
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = attributes.recv_cq = cq;
+    attributes.cap = {8, 8, 1, 1, 0};
+    attributes.qp_type = IBV_QPT_RC;
+    qp = ibv_create_qp(pd, &attributes);
+    ASSERT_NE(qp, nullptr);
+    test::Connection self;
+    ASSERT_EQ(ibv_query_gid(context, 1, 0, &self.gid), 0);
+    self.qpn = qp->qp_num;
+    ASSERT_EQ(test::step_to_init(qp, self), 0);
+    ASSERT_EQ(test::step_to_rtr(qp, self), 0);
+    ASSERT_EQ(test::step_to_rts(qp, self), 0);
+  }
+  void TearDown() override {
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
+    EXPECT_EQ(ibv_destroy_cq(cq), 0);
+    EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+    EXPECT_EQ(ibv_close_device(context), 0);
+  }
+  uint32_t udp_port() {
+    std::vector<uint8_t> in(prm::QueryQpIn::kBits / 8), out(prm::QueryQpOut::kBits / 8);
+    prm::Writer<prm::QueryQpIn>(in).set(prm::QueryQpIn::opcode, prm::QueryQp::kOpcode);
+    prm::Writer<prm::QueryQpIn>(in).set(prm::QueryQpIn::qpn, qp->qp_num);
+    EXPECT_EQ(mlx5dv_devx_qp_query(qp, in.data(), in.size(), out.data(), out.size()), 0);
+    const auto shown = prm::View<prm::QueryQpOut>(out)[prm::QueryQpOut::qpc];
+    return shown[prm::Qpc::primary_address_path][prm::Ads::udp_sport];
+  }
+  /// RTS to RTS, with the context's extension, which lies behind what the layout describes.
+  int run_on(prm::QpOptional32 what, const std::function<void(prm::Writer<prm::Rts2rtsQpIn>)>& fill) {
+    using In = prm::Rts2rtsQpIn;
+    std::vector<uint8_t> in((In::kBits + prm::QpcExt::kBits) / 8), out(prm::Rts2rtsQpOut::kBits / 8);
+    const prm::Writer<In> box(in);
+    box.set(In::opcode, prm::Rts2rtsQp::kOpcode);
+    box.set(In::qpn, qp->qp_num);
+    box.set(In::opt_param_mask_95_32, static_cast<uint64_t>(what));
+    box.set(In::qpc_ext, true);
+    fill(box);
+    return mlx5dv_devx_qp_modify(qp, in.data(), in.size(), out.data(), out.size());
+  }
+  /// Makes a scheduling element below `parent`.
+  mlx5dv_devx_obj* grow(uint32_t parent, prm::SchedulingType type, uint32_t& number) {
+    using In = prm::CreateSchedElemIn;
+    std::vector<uint8_t> in(In::kBits / 8), out(prm::GeneralObjOutCmdHdr::kBits / 8);
+    const prm::Writer<In> box(in);
+    box[In::hdr].set(prm::GeneralObjInCmdHdr::opcode, prm::CreateSchedElem::kOpcode);
+    box[In::hdr].set(prm::GeneralObjInCmdHdr::obj_type, prm::CreateSchedElem::kMod);
+    box[In::sched_elem].set(prm::SchedElem::scheduling_hierarchy, 3);
+    const auto element = box[In::sched_elem][prm::SchedElem::sched_context];
+    element.set(prm::SchedContext::parent_element_id, parent);
+    element.set(prm::SchedContext::element_type, type);
+    mlx5dv_devx_obj* made = mlx5dv_devx_obj_create(context, in.data(), in.size(), out.data(), out.size());
+    EXPECT_NE(made, nullptr);
+    number = prm::View<prm::GeneralObjOutCmdHdr>(out)[prm::GeneralObjOutCmdHdr::obj_id];
+    return made;
+  }
+
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_qp* qp = nullptr;
+};
+
+TEST_F(Commanded, UdpPortsAreKeptAndTold) {
+  EXPECT_EQ(udp_port(), 0u);
+  EXPECT_EQ(mlx5dv_modify_qp_udp_sport(qp, 55555), 0);
+  EXPECT_EQ(udp_port(), 55555u);
+  const auto fill = [](prm::Writer<prm::Rts2rtsQpIn> box) {
+    box[prm::Rts2rtsQpIn::qpc][prm::Qpc::primary_address_path].set(prm::Ads::udp_sport, 44444);
+  };
+  EXPECT_EQ(run_on(prm::QpOptional32::kUdpSport, fill), 0);
+  EXPECT_EQ(udp_port(), 44444u);
+  Endpoint datagrams({.type = IBV_QPT_UD});
+  EXPECT_EQ(mlx5dv_modify_qp_udp_sport(datagrams.qp, 55555), EOPNOTSUPP);
+}
+
+TEST_F(Commanded, QueuePairsAreScheduled) {
+  uint32_t root_number = 0, leaf_number = 0;
+  mlx5dv_devx_obj* root = grow(0, prm::SchedulingType::kTsar, root_number);
+  mlx5dv_devx_obj* leaf = grow(root_number, prm::SchedulingType::kQueueGroup, leaf_number);
+  ASSERT_TRUE(root != nullptr && leaf != nullptr);
+  const auto fill = [&](prm::Writer<prm::Rts2rtsQpIn> box) {
+    box[prm::Rts2rtsQpIn::qpc_data_ext].set(prm::QpcExt::qos_queue_group_id_requester, leaf_number);
+  };
+  EXPECT_EQ(run_on(prm::QpOptional32::kQosQueueGroupId, fill), 0);
+  EXPECT_EQ(mlx5dv_devx_obj_destroy(leaf), EBUSY);
+  EXPECT_EQ(mlx5dv_modify_qp_sched_elem(qp, nullptr, nullptr), 0);
+  EXPECT_EQ(mlx5dv_devx_obj_destroy(leaf), 0);
+  EXPECT_EQ(mlx5dv_devx_obj_destroy(root), 0);
 }
 
 TEST(LagPorts, AreNotThereByDefault) {

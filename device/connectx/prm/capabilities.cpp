@@ -91,6 +91,9 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::qos, facts.limits.pacing_entries != 0 || facts.limits.log_max_scheduling_leaves != 0);
   cap.set(CmdHcaCap::lag_master, facts.limits.lag_ports > 1);
   cap.set(CmdHcaCap::num_lag_ports, facts.limits.lag_ports);
+  cap.set(CmdHcaCap::rts2rts_lag_tx_port_affinity, facts.limits.lag_ports > 1);
+  cap.set(CmdHcaCap::rts2rts_qp_udp_sport, true);
+  cap.set(CmdHcaCap::qpc_extension, true);
   cap.set(CmdHcaCap::device_memory, facts.limits.dm[0].log_bytes != 0);
   cap.set(CmdHcaCap::event_cap, true);
   cap.set(CmdHcaCap::null_mkey, facts.keys.null_mkey != 0);

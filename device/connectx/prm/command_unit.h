@@ -23,6 +23,7 @@ struct SpecialKeys {
 struct QpFacts {
   hw::QpType type{};
   hw::QpAttributes attributes;
+  hw::QpExtras extras{};
   uint32_t pd = 0, send_cqn = 0, receive_cqn = 0;
   uint32_t srqn = 0;  ///< 0: it has a receive queue of its own, or none
   uint32_t user_index = 0;
@@ -68,6 +69,9 @@ class CommandUnit : public QueueUnit {
   /// As hw::Hca::modify_qp.
   virtual Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,
                             uint32_t mask) = 0;
+
+  /// As hw::Hca::change_qp.
+  virtual Outcome change_qp(uint16_t uid, uint32_t qpn, uint32_t mask, const hw::QpExtras& extras) = 0;
 
   /// As hw::Hca; ENOENT: the user context has no such element.
   virtual Expected<uint32_t> create_scheduling_element(uint16_t uid, const hw::SchedulingSpec& spec) = 0;

@@ -115,7 +115,15 @@ class FakeUnit final : public CommandUnit {
     return Done{};
   }
 
+  Outcome change_qp(uint16_t, uint32_t, uint32_t mask, const hw::QpExtras& extras) override {
+    extras_ = extras;
+    extras_mask_ = mask;
+    return Done{};
+  }
+
   static constexpr uint32_t kQpn = 0x123456;
+  hw::QpExtras extras_;  ///< what the last change_qp asked for
+  uint32_t extras_mask_ = 0;
   hw::SchedulingSpec scheduling_;  ///< what the last call about an element asked for
   // What the last creations and changes of queues asked for, and what queries answer.
   EqFacts eq_;

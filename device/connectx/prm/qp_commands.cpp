@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Transitions of queue pairs, and what they are.
+#include <type_traits>
+
 #include "abi/prm/queue_pairs.h"
 #include "device/connectx/prm/command_unit.h"
 #include "device/connectx/prm/handlers.h"
@@ -14,14 +16,44 @@ Result modify(CommandUnit& unit, uint16_t uid, uint32_t qpn, const Expected<Tran
   return result_of(unit.modify_qp(uid, qpn, wanted->attributes, wanted->mask));
 }
 
+/// What these two transitions may change beside the attributes of the specification.
+template <class Spec>
+Result change_extras(Command<Spec>& c) {
+  using In = typename Spec::In;
+  const auto asks = [more = c.in[In::opt_param_mask_95_32]](QpOptional32 what) {
+    return (more & static_cast<uint64_t>(what)) != 0;
+  };
+  const auto context = c.in[In::qpc];
+  const auto extension = c.in[In::qpc_data_ext];
+  hw::QpExtras wanted;
+  uint32_t mask = 0;
+  if (Spec::kOpcode == Rts2rtsQp::kOpcode && (c.in[In::opt_param_mask] & kOptLagPort) != 0) {
+    mask |= hw::Hca::kLagPort;
+    wanted.lag_port = static_cast<uint8_t>(context[Qpc::lag_tx_port_affinity]);
+  }
+  if (asks(QpOptional32::kUdpSport)) {
+    mask |= hw::Hca::kUdpSourcePort;
+    wanted.udp_source_port = static_cast<uint16_t>(context[Qpc::primary_address_path][Ads::udp_sport]);
+  }
+  if (asks(QpOptional32::kQosQueueGroupId) && c.in[In::qpc_ext]) {
+    mask |= hw::Hca::kLeaves;
+    wanted.request_leaf = extension[QpcExt::qos_queue_group_id_requester];
+    wanted.response_leaf = extension[QpcExt::qos_queue_group_id_responder];
+  }
+  return mask == 0 ? Result{} : result_of(c.unit.change_qp(c.uid, c.in[In::qpn], mask, wanted));
+}
+
 template <class Spec>
 Result transition(Command<Spec>& c) {
   using In = typename Spec::In;
   const Expected<QpFacts> qp = c.unit.query_qp(c.uid, c.in[In::qpn]);
   if (!qp) return refuse(qp.error());
-  return modify(
+  Result moved = modify(
       c.unit, c.uid, c.in[In::qpn],
       decode_transition(Spec::kOpcode, qp->type, c.in[In::qpc], c.in[In::opt_param_mask], qp->attributes));
+  if constexpr (std::is_same_v<Spec, Rts2rtsQp> || std::is_same_v<Spec, Init2initQp>)
+    if (moved.ok()) return change_extras(c);
+  return moved;
 }
 
 /// To RESET or ERR: there is no context to read.
@@ -47,6 +79,8 @@ Result query_qp(Command<QueryQp>& c) {
   context.set(Qpc::user_index, qp->user_index);
   context.set(Qpc::log_sq_size, qp->log_send_blocks);
   context.set(Qpc::log_rq_size, qp->log_receive_entries);
+  context.set(Qpc::lag_tx_port_affinity, qp->extras.lag_port);
+  context[Qpc::primary_address_path].set(Ads::udp_sport, qp->extras.udp_source_port);
   return {};
 }
 

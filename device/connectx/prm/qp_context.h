@@ -29,6 +29,7 @@ enum QpOptional : uint32_t {
   kOptRetryCount = 1 << 12,
   kOptRnrRetry = 1 << 13,
   kOptAckTimeout = 1 << 14,
+  kOptLagPort = 1 << 15,
   kOptPort = 1 << 16,
 };
 

@@ -110,6 +110,32 @@ TEST_F(QueuePairs, OptionalFieldsChangeOnlyWhereTheyAreNamed) {
   EXPECT_EQ(unit.modified_.min_rnr_timer, 9);
 }
 
+TEST_F(QueuePairs, PortsAndLeavesChangeWhereTheyAreNamed) {
+  unit.qp_.type = QpType::kRc;
+  input<Rts2rtsQp>();
+  in.resize(in.size() + QpcExt::kBits / 8);
+  const Writer<Rts2rtsQpIn> run_on(in);
+  run_on[Rts2rtsQpIn::qpc].set(Qpc::lag_tx_port_affinity, 2);
+  run_on[Rts2rtsQpIn::qpc][Qpc::primary_address_path].set(Ads::udp_sport, 55555);
+  run_on[Rts2rtsQpIn::qpc_data_ext].set(QpcExt::qos_queue_group_id_requester, 8);
+  run_on[Rts2rtsQpIn::qpc_data_ext].set(QpcExt::qos_queue_group_id_responder, 9);
+  ASSERT_EQ(run(), Status::kOk);
+  EXPECT_EQ(unit.extras_mask_, 0u) << "nothing is named";
+  run_on.set(Rts2rtsQpIn::opt_param_mask, kOptLagPort);
+  run_on.set(Rts2rtsQpIn::opt_param_mask_95_32, static_cast<uint64_t>(QpOptional32::kUdpSport));
+  ASSERT_EQ(run(), Status::kOk);
+  EXPECT_EQ(unit.extras_mask_, uint32_t{hw::Hca::kLagPort | hw::Hca::kUdpSourcePort});
+  EXPECT_EQ(unit.extras_.lag_port, 2);
+  EXPECT_EQ(unit.extras_.udp_source_port, 55555);
+  run_on.set(Rts2rtsQpIn::opt_param_mask, 0);
+  run_on.set(Rts2rtsQpIn::opt_param_mask_95_32, static_cast<uint64_t>(QpOptional32::kQosQueueGroupId));
+  run_on.set(Rts2rtsQpIn::qpc_ext, true);
+  ASSERT_EQ(run(), Status::kOk);
+  EXPECT_EQ(unit.extras_mask_, uint32_t{hw::Hca::kLeaves});
+  EXPECT_EQ(unit.extras_.request_leaf, 8u);
+  EXPECT_EQ(unit.extras_.response_leaf, 9u);
+}
+
 TEST_F(QueuePairs, LeavingNeedsNoContext) {
   input<Qp2err>();
   ASSERT_EQ(run(), Status::kOk);
