@@ -64,7 +64,9 @@ mlx5dv_devx_umem* register_memory(ibv_context* public_context, const mlx5dv_devx
 }
 
 mlx5dv_devx_uar* alloc_uar(verbs::Context& context, uint32_t flags) {
-  if (flags != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && flags != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
+  // Every page is one of its own.
+  if (flags != MLX5DV_UAR_ALLOC_TYPE_BF && flags != MLX5DV_UAR_ALLOC_TYPE_NC &&
+      flags != MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED)
     return verbs::refuse_pointer(context, EOPNOTSUPP, "mlx5dv_devx_alloc_uar: unknown kind of page");
   auto uar = std::unique_ptr<Uar>(new (std::nothrow) Uar);
   if (uar == nullptr) {

@@ -66,9 +66,13 @@ int _mlx5dv_query_port(ibv_context* public_context, uint32_t port, mlx5dv_port* 
 int mlx5dv_map_ah_to_qp(ibv_ah* ah, uint32_t qp_number) {
   verbs::Context* context = own(ah->context);
   if (context == nullptr) return EOPNOTSUPP;
+  // Only the first counts, whatever the next ones name.
+  auto& address = *static_cast<AddressHandle*>(reinterpret_cast<verbs::AddressHandle*>(ah));
+  if (address.mapped) return 0;
   if (!ContextState::of(*context).queue_pairs.holds_number(qp_number))
     return verbs::refuse(*context, EINVAL, "mlx5dv_map_ah_to_qp: the context has no such queue pair",
                          qp_number);
+  address.mapped = true;
   return 0;
 }
 

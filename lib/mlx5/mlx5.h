@@ -256,6 +256,7 @@ struct SharedReceiveQueue : verbs::SharedReceiveQueue {
 
 struct AddressHandle : verbs::AddressHandle {
   connectx::DatagramSegment vector{};
+  std::atomic<bool> mapped{false};  ///< to a queue pair (mlx5dv_map_ah_to_qp)
 };
 
 // Operations of the data path.

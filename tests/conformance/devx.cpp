@@ -412,8 +412,9 @@ TEST_F(Devx, GivesDoorbellPagesWithNumbers) {
   EXPECT_NE(one->page_id, two->page_id);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(one->base_addr) % 4096, 0u);
   EXPECT_EQ(static_cast<char*>(one->reg_addr) - static_cast<char*>(one->base_addr), 0x800);
-  mlx5dv_devx_free_uar(one);
-  mlx5dv_devx_free_uar(two);
+  mlx5dv_devx_uar* dedicated = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED);
+  ASSERT_NE(dedicated, nullptr);
+  for (mlx5dv_devx_uar* each : {one, two, dedicated}) mlx5dv_devx_free_uar(each);
   EXPECT_EQ(mlx5dv_devx_alloc_uar(context, 0x70), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }

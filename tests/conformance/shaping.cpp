@@ -80,6 +80,19 @@ TEST(Schedulers, LimitWhatALeafSends) {
   EXPECT_EQ(time_of(pair, IBV_WR_RDMA_WRITE, 1).count() / 4000, 0);
 }
 
+TEST(Schedulers, LimitUnreliableOnesToo) {
+  for (const ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_UD}) {
+    Pair pair({.type = type});
+    Tree tree(pair.left.context, 8);
+    ASSERT_EQ(mlx5dv_modify_qp_sched_elem(pair.left.qp, tree.leaf, nullptr), 0);
+    const auto before = Clock::now();
+    for (int i = 0; i < 60; i++) EXPECT_EQ(pair.left.post(pair.left.request(IBV_WR_SEND, 1000)), 0);
+    for (int i = 0; i < 60; i++) EXPECT_EQ(pair.left.wait_status(), IBV_WC_SUCCESS);
+    EXPECT_GE(Clock::now() - before, milliseconds(55)) << "a megabyte a second";
+    EXPECT_EQ(mlx5dv_modify_qp_sched_elem(pair.left.qp, nullptr, nullptr), 0);
+  }
+}
+
 TEST(Schedulers, LetGoOfAnEndedQueuePair) {
   Endpoint other;
   auto pair = std::make_unique<Pair>();
