@@ -2163,7 +2163,7 @@ struct mlx5dv_devx_msi_vector {
 /** Allocates an interrupt. Errors: EOPNOTSUPP, ENOSPC. Source: mlx5dv_devx_alloc_msi_vector(3). */
 struct mlx5dv_devx_msi_vector *mlx5dv_devx_alloc_msi_vector(struct ibv_context *ibctx);
 
-/** Frees an interrupt that no event queue uses. */
+/** Frees an interrupt. An event queue that still names it interrupts nobody from then on. */
 int mlx5dv_devx_free_msi_vector(struct mlx5dv_devx_msi_vector *msi);
 
 /** An event queue read by the program. */

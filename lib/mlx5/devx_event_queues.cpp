@@ -36,7 +36,6 @@ struct EventQueue {
   mlx5dv_devx_eq shown{};
   verbs::Context* context = nullptr;
   uint32_t eqn = 0;
-  uint32_t vector = 0;
   std::unique_ptr<void, Memory> pages;
   static EventQueue& of(mlx5dv_devx_eq* shown) { return *reinterpret_cast<EventQueue*>(shown); }
 };
@@ -103,8 +102,6 @@ mlx5dv_devx_eq* create(verbs::Context& context, const Boxes& boxes) {
   }
   queue->context = &context;
   queue->eqn = prm::View<prm::CreateEqOut>(boxes.out)[prm::CreateEqOut::eq_number];
-  queue->vector = eqc[prm::Eqc::intr];
-  ContextState::of(context).interrupts.count(queue->vector, 1);
   return &queue.release()->shown;
 }
 
@@ -113,9 +110,7 @@ int end(EventQueue& queue) {
   const prm::Writer<prm::DestroyEqIn> box(in);
   box.set(prm::DestroyEqIn::opcode, prm::DestroyEq::kOpcode);
   box.set(prm::DestroyEqIn::eq_number, queue.eqn);
-  if (const int error = destroy(*queue.context, in)) return error;
-  ContextState::of(*queue.context).interrupts.count(queue.vector, -1);
-  return 0;
+  return destroy(*queue.context, in);
 }
 
 }  // namespace
@@ -123,29 +118,23 @@ int end(EventQueue& queue) {
 uint32_t Interrupts::take(int fd, uint32_t vectors) {
   const std::lock_guard hold(lock_);
   for (uint32_t vector = kFirstVector; vector < vectors; vector++)
-    if (!taken_.contains(vector)) return taken_[vector].fd = fd, vector;
+    if (descriptors_.try_emplace(vector, fd).second) return vector;
   return 0;
 }
 
-int Interrupts::give_back(uint32_t vector) {
+bool Interrupts::give_back(uint32_t vector) {
   const std::lock_guard hold(lock_);
-  const auto found = taken_.find(vector);
-  if (found == taken_.end()) return EINVAL;
-  if (found->second.queues != 0) return EBUSY;
-  ::close(found->second.fd);
-  taken_.erase(found);
-  return 0;
-}
-
-void Interrupts::count(uint32_t vector, int change) {
-  const std::lock_guard hold(lock_);
-  if (const auto found = taken_.find(vector); found != taken_.end()) found->second.queues += change;
+  const auto found = descriptors_.find(vector);
+  if (found == descriptors_.end()) return false;
+  ::close(found->second);
+  descriptors_.erase(found);
+  return true;
 }
 
 void Interrupts::raise(uint32_t vector) {
   const std::lock_guard hold(lock_);
-  if (const auto found = taken_.find(vector); found != taken_.end())
-    static_cast<void>(::eventfd_write(found->second.fd, 1));
+  if (const auto found = descriptors_.find(vector); found != descriptors_.end())
+    static_cast<void>(::eventfd_write(found->second, 1));
 }
 
 void raise_interrupt(verbs::Context& context, uint32_t vector) {
@@ -169,11 +158,9 @@ mlx5dv_devx_msi_vector* mlx5dv_devx_alloc_msi_vector(ibv_context* public_context
 int mlx5dv_devx_free_msi_vector(mlx5dv_devx_msi_vector* msi) {
   devx::Interrupt* interrupt = &devx::Interrupt::of(msi);
   verbs::Context& context = *interrupt->context;
-  if (!context.abandoned) {
-    const int error = ContextState::of(context).interrupts.give_back(static_cast<uint32_t>(msi->vector));
-    if (error != 0)
-      return verbs::refuse(context, error, "mlx5dv_devx_free_msi_vector: event queues still use the vector");
-  }
+  if (!context.abandoned &&
+      !ContextState::of(context).interrupts.give_back(static_cast<uint32_t>(msi->vector)))
+    return verbs::refuse(context, EINVAL, "mlx5dv_devx_free_msi_vector: the vector is not allocated");
   delete interrupt;
   return 0;
 }

@@ -12,20 +12,14 @@ class Interrupts {
  public:
   /// A vector below `vectors` for the descriptor, which it owns from now on; 0: all are taken.
   uint32_t take(int fd, uint32_t vectors);
-  /// 0, EBUSY event queues still use it, or EINVAL.
-  int give_back(uint32_t vector);
-  /// Event queues that use it.
-  void count(uint32_t vector, int change);
+  /// Closes the descriptor; what event queues raise then goes nowhere. False: the vector is not taken.
+  bool give_back(uint32_t vector);
   /// Never blocks; called with locks of the device held.
   void raise(uint32_t vector);
 
  private:
-  struct Taken {
-    int fd = -1;
-    int queues = 0;
-  };
   std::mutex lock_;
-  std::unordered_map<uint32_t, Taken> taken_;
+  std::unordered_map<uint32_t, int> descriptors_;
 };
 
 }  // namespace verbatim::mlx5::devx

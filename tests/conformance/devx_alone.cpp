@@ -18,6 +18,7 @@
 #include "abi/prm/memory.h"
 #include "abi/prm/raw_queues.h"
 #include "tests/conformance/devx_parts.h"
+#include "tests/conformance/idle.h"
 #include "tests/conformance/mail.h"
 
 namespace verbatim::conformance {
@@ -54,7 +55,6 @@ struct EventQueue {
     number = mail.out[prm::CreateEqOut::eq_number];
   }
   ~EventQueue() {
-    EXPECT_EQ(mlx5dv_devx_free_msi_vector(vector), EBUSY);
     EXPECT_EQ(mlx5dv_devx_destroy_eq(shown), 0);
     EXPECT_EQ(mlx5dv_devx_free_msi_vector(vector), 0);
     mlx5dv_devx_free_uar(page);
@@ -160,6 +160,86 @@ TEST_F(DevxAlone, MovesDataAndIsToldByInterrupts) {
   }
   EXPECT_TRUE(events.take().empty());
   EXPECT_EQ(memory->deregister(), EBUSY) << "the key lies in it";
+}
+
+TEST_F(DevxAlone, SendsWithoutAcknowledgements) {
+  DevxCq cq(device, 6, device.eqn);
+  DevxQpTraits traits;
+  traits.service = prm::QpService::kUc;
+  DevxQp left(device, cq, traits), right(device, cq, traits);
+  ASSERT_TRUE(left.good() && right.good());
+  ASSERT_EQ(left.connect(right.number), 0);
+  ASSERT_EQ(right.connect(left.number), 0);
+  std::memset(memory->at(0), 0x5a, 512);
+  right.receive(piece(kHalf, 512));
+  left.post(connectx::kOpSend, piece(0, 512));
+  ASSERT_TRUE(cq.wait() && cq.wait());
+  EXPECT_EQ(std::memcmp(memory->at(0), memory->at(kHalf), 512), 0);
+}
+
+TEST_F(DevxAlone, SendsDatagrams) {
+  constexpr uint32_t kQkey = 0x1234, kGrhBytes = 40;
+  DevxCq send_cq(device, 4, device.eqn), receive_cq(device, 4, device.eqn);
+  DevxQpTraits traits;
+  traits.service = prm::QpService::kUd;
+  DevxQp left(device, send_cq, traits), right(device, receive_cq, traits);
+  ASSERT_TRUE(left.good() && right.good());
+  ASSERT_EQ(left.connect(0), 0);
+  ASSERT_EQ(right.connect(0), 0);
+  struct {
+    connectx::DatagramSegment address{};
+    DataSegment data;
+  } segments;
+  segments.address.qkey = kQkey;
+  segments.address.dest_qpn = right.number | connectx::kExtendedAv;
+  segments.address.hop_limit = 64;
+  segments.address.gid_flow = connectx::kGrhPresent;
+  std::memcpy(segments.address.rgid, device.gid.raw, sizeof segments.address.rgid);
+  segments.data = piece(0, 256);
+  for (int i = 0; i < 20; i++) {
+    std::memset(memory->at(0), i + 1, 256);
+    right.receive(piece(kHalf, 256 + kGrhBytes));
+    left.post_segments(connectx::kOpSendImmediate, std::as_bytes(std::span(&segments, 1)), 7);
+    ASSERT_TRUE(send_cq.wait()) << i;
+    const auto received = receive_cq.wait();
+    ASSERT_TRUE(received) << i;
+    EXPECT_EQ(received->byte_count, 256 + kGrhBytes);
+    EXPECT_EQ(received->flags_rqpn & 0xffffff, left.number);
+    EXPECT_EQ(std::memcmp(memory->at(0), memory->at(kHalf + kGrhBytes), 256), 0);
+  }
+}
+
+TEST_F(DevxAlone, BeginsAfreshAfterAReset) {
+  DevxCq cq(device, 6, device.eqn);
+  DevxQp qp(device, cq);
+  const RemoteSegment there = remote(kHalf, key);
+  for (int round = 0; round < 20; round++) {
+    ASSERT_EQ(qp.connect(qp.number), 0);
+    // The record says the same as in the round before.
+    qp.post(connectx::kOpWrite, piece(0, 64), &there);
+    ASSERT_TRUE(cq.wait()) << round;
+    ASSERT_EQ(qp.reset(), 0);
+  }
+}
+
+TEST_F(DevxAlone, CostsNothingWhileNothingRings) {
+  if (!stores_can_wake()) GTEST_SKIP() << "userfaultfd is not allowed here: sleep is bounded instead";
+  EventQueue events(device.context, {Event::kCqError});
+  DevxCq cq(device, 6, events.number);
+  DevxQp qp(device, cq);
+  ASSERT_EQ(qp.connect(qp.number), 0);
+  const RemoteSegment there = remote(kHalf, key);
+  for (int round = 0; round < 2; round++) {
+    events.tell(true);
+    cq.arm();
+    poll(nullptr, 0, 50);
+    const double before = processor_seconds();
+    poll(nullptr, 0, 1500);
+    EXPECT_LT(processor_seconds() - before, 0.004);
+    qp.post(connectx::kOpWrite, piece(0, 64), &there);
+    EXPECT_FALSE(events.wait().empty());
+    EXPECT_TRUE(cq.wait());
+  }
 }
 
 TEST_F(DevxAlone, EveryDoorbellCountsWhenQueuesShareAPage) {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "abi/prm/completion_queues.h"
@@ -209,22 +210,40 @@ void DevxQp::receive(const connectx::DataSegment& data) {
   store(record(connectx::kReceiveDoorbell), received_ & 0xffff);
 }
 
+int DevxQp::reset() {
+  Mail<prm::Qp2rst> mail;
+  if (const int error = move(object, mail, number)) return error;
+  received_ = block_ = 0;
+  for (const uint32_t word : {connectx::kReceiveDoorbell, connectx::kSendDoorbell}) store(record(word), 0);
+  return 0;
+}
+
 void DevxQp::post(uint8_t opcode, const connectx::DataSegment& data, const connectx::RemoteSegment* remote,
-                  uint32_t immediate, bool rung) {
+                  uint32_t immediate) {
+  std::byte segments[sizeof *remote + sizeof data];
+  size_t bytes = 0;
+  if (remote != nullptr) std::memcpy(segments, remote, bytes = sizeof *remote);
+  std::memcpy(segments + bytes, &data, sizeof data);
+  post_segments(opcode, {segments, bytes + sizeof data}, immediate);
+}
+
+void DevxQp::post_segments(uint8_t opcode, std::span<const std::byte> segments, uint32_t immediate) {
   connectx::ControlSegment control{};
-  const uint32_t units = 2 + (remote != nullptr);
   control.index_opcode = (block_ & 0xffff) << 8 | opcode;
-  control.qpn_ds = number << 8 | units;
+  control.qpn_ds = number << 8 | static_cast<uint32_t>(1 + segments.size() / sizeof control);
   control.flags = connectx::kCompletionAlways;
   control.immediate = immediate;
-  const size_t slot = block_++ % (1u << traits_.log_blocks);
-  std::byte* to = memory.at(send_at_ + slot * kBlockBytes);
-  std::memcpy(to, &control, sizeof control);
-  if (remote != nullptr) std::memcpy(to + sizeof control, remote, sizeof *remote);
-  std::memcpy(to + (units - 1) * sizeof data, &data, sizeof data);
+  const uint32_t blocks = 1u << traits_.log_blocks;
+  // A block at a time, so that an entry may go on at the beginning of the queue.
+  std::vector<std::byte> entry(reinterpret_cast<std::byte*>(&control),
+                               reinterpret_cast<std::byte*>(&control + 1));
+  entry.insert(entry.end(), segments.begin(), segments.end());
+  for (size_t done = 0; done < entry.size(); done += kBlockBytes, block_++)
+    std::memcpy(memory.at(send_at_ + block_ % blocks * kBlockBytes), entry.data() + done,
+                std::min<size_t>(kBlockBytes, entry.size() - done));
   std::memcpy(&last_control_, &control, sizeof last_control_);
   store(record(connectx::kSendDoorbell), block_ & 0xffff);
-  if (rung) ring();
+  ring();
 }
 
 void DevxQp::ring() { device_.ring(connectx::kFirstSendRegister, last_control_); }

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "abi/prm/queue_pairs.h"
@@ -32,7 +34,7 @@ class NamedMemory {
   /// Takes the pages away while the device still names them.
   void unmap();
   /// Its device has been closed, and the registration ended with it.
-  void forget() { umem_ = nullptr; }
+  mlx5dv_devx_umem* forget() { return std::exchange(umem_, nullptr); }
 
  private:
   size_t bytes_;
@@ -100,12 +102,16 @@ class DevxQp {
   DevxQp(const DevxQp&) = delete;
 
   bool good() const { return object != nullptr; }
-  /// RESET to RTS towards that number of the same device. 0 or an errno value.
+  /// RESET to RTS towards that number of the same host. 0 or an errno value.
   int connect(uint32_t qpn);
+  /// Back to RESET, with the records at the beginning again.
+  int reset();
   void receive(const connectx::DataSegment& data);
   /// Writes an entry of these segments and rings, unless told to leave that out.
   void post(uint8_t opcode, const connectx::DataSegment& data,
-            const connectx::RemoteSegment* remote = nullptr, uint32_t immediate = 0, bool ring = true);
+            const connectx::RemoteSegment* remote = nullptr, uint32_t immediate = 0);
+  /// The same with any segments after the first, of 16 bytes each.
+  void post_segments(uint8_t opcode, std::span<const std::byte> segments, uint32_t immediate = 0);
   void ring();
   int destroy();
 

@@ -282,12 +282,13 @@ TEST_F(DevxQueues, AreLeftToTheCloseOfTheDevice) {
   ASSERT_EQ(qp->connect(qp->number), 0);
   qp->post(kNop, {});
   ASSERT_EQ(ibv_close_device(std::exchange(another.context, nullptr)), 0);
-  another.uar = nullptr;
-  another.pd = nullptr;
-  // What the program holds of them is its own affair from here on.
-  qp->object = cq->object = nullptr;
-  qp->memory.forget();
-  cq->memory.forget();
+  // Handles of what is gone. Kept, as they must not be used any more.
+  static std::vector<void*> kept;
+  for (auto** object : {&another.pd, &cq->object, &qp->object})
+    kept.push_back(std::exchange(*object, nullptr));
+  kept.push_back(cq->memory.forget());
+  kept.push_back(qp->memory.forget());
+  kept.push_back(std::exchange(another.uar, nullptr));
 }
 
 TEST_F(DevxQueues, OfVerbsAnswerCommands) {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Programs that drive the queues of mlx5dv_init_obj() by themselves: entries, doorbell records and registers
 // are written here, completions are read out of memory.
-#include <fcntl.h>
 #include <infiniband/mlx5dv.h>
-#include <linux/userfaultfd.h>
 #include <poll.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -15,6 +11,7 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/conformance/idle.h"
 #include "tests/conformance/players.h"
 
 namespace verbatim::conformance {
@@ -88,22 +85,6 @@ class RawQueues {
   Endpoint& self_;
   uint32_t posted_ = 0, consumed_ = 0;
 };
-
-double processor_seconds() {
-  rusage used;
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
-/// Whether the engine thread can sleep on a store.
-bool stores_can_wake() {
-  const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
-  if (fd >= 0) close(static_cast<int>(fd));
-  return fd >= 0;
-}
 
 class Raw : public Played {};
 VERBATIM_PLAY_BOTH_WAYS(Raw);
