@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "engine/dc_target.h"
 #include "engine/queue_pair.h"
 
 namespace verbatim::engine {
@@ -105,11 +106,15 @@ Expected<QueuePair*> Engine::create_queue_pair(const QueuePairSpec& spec) {
   if (!number) return number.error();
   auto* qp = new QueuePair(*this, spec, *number, published_entry(*number));
   entry_of(*number)->store(qp, std::memory_order_release);
+  if (spec.type == QpType::kDct) {
+    std::lock_guard<SpinLock> hold_list(list_lock_);
+    targets_.push_back(qp);
+  }
   return qp;
 }
 
 void Engine::destroy_queue_pair(QueuePair* qp) {
-  (void)qp->responder().send_owed();
+  qp->part();
   const uint32_t number = qp->number();
   published_entry(number).qpn.store(0, std::memory_order_release);
   published_entry(number).state.store(0, std::memory_order_release);
@@ -125,6 +130,7 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
   AccessGuard::wait();
   fabric_.wait_for_peers();
   forget(*qp);
+  if (qp->target()) qp->target()->close();
   delete qp;
   release_number(number);
 }
@@ -133,7 +139,8 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
 void Engine::forget(QueuePair& qp) {
   std::lock_guard<SpinLock> hold_progress(progress_lock_);
   std::lock_guard<SpinLock> hold(list_lock_);
-  for (auto* list : {&ready_, &roomless_, &timed_, &owers_, &errored_}) remove(*list, &qp);
+  for (auto* list : {&ready_, &roomless_, &timed_, &errored_, &targets_}) remove(*list, &qp);
+  std::erase_if(owers_, [&qp](Responder* responder) { return &responder->queue_pair() == &qp; });
 }
 
 // Called in every empty poll of a program: looks before it takes the lock.
@@ -163,8 +170,8 @@ void Engine::rest() {
   give_way ? static_cast<void>(sched_yield()) : spin_pause();
 }
 
-// Acknowledgements are cumulative, so they are held back while more messages wait. One that the requester did not ask
-// for waits a little longer, if the caller is going to look again soon.
+// Acknowledgements are cumulative, so they are held back while more messages wait. One that the requester did
+// not ask for waits a little longer, if the caller is going to look again soon.
 bool Engine::owed_is_due(bool arrived, bool patient) {
   if (owed_when_ == Owed::kAtOnce || owed_ >= kAcksHeldBack) return true;
   if (arrived) owed_looks_ = 0;
@@ -275,26 +282,27 @@ uint32_t Engine::run_ready() {
   return count;
 }
 
-void Engine::owe_ack(QueuePair& qp, Owed when) {
+void Engine::owe_ack(Responder& responder, Owed when) {
   owed_++;
   owed_when_ = std::max(owed_when_, when);
-  if (qp.responder().owing) return;
-  qp.responder().owing = true;
-  owers_.push_back(&qp);
+  if (responder.owing) return;
+  responder.owing = true;
+  owers_.push_back(&responder);
   any_owers_.store(true, std::memory_order_relaxed);
 }
 
 uint32_t Engine::send_owed() {
-  running_.swap(owers_);
+  answering_.swap(owers_);
   any_owers_.store(false, std::memory_order_relaxed);
   owed_ = owed_looks_ = 0;
   owed_when_ = Owed::kLater;
-  const uint32_t count = static_cast<uint32_t>(running_.size());
-  for (QueuePair* qp : running_) {
+  const uint32_t count = static_cast<uint32_t>(answering_.size());
+  for (Responder* responder : answering_) {
     const uint32_t room = room_epoch();
-    if (!qp->responder().send_owed()) wait_for_room(*qp, room);
+    QueuePair& qp = responder->queue_pair();
+    if (!responder->send_owed()) wait_for_room(qp, room);
   }
-  running_.clear();
+  answering_.clear();
   return count;
 }
 
@@ -323,9 +331,20 @@ void Engine::on_room(wire::Channel&) {
 
 void Engine::on_gone(wire::Channel& channel) {
   on_room(channel);
+  std::vector<QueuePair*> targets;
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    targets = targets_;
+  }
+  for (QueuePair* qp : targets) qp->target()->forget(channel);
   // Whoever has something outstanding learns of it at once rather than at the next tick.
   std::lock_guard<SpinLock> hold(list_lock_);
   if (!timed_.empty()) deadline_ns_.store(0, std::memory_order_relaxed);
+}
+
+uint32_t Engine::next_connection() {
+  const uint32_t number = connections_.fetch_add(1, std::memory_order_relaxed) + 1;
+  return number != 0 ? number : next_connection();
 }
 
 void Engine::note_errored(QueuePair& qp) {
@@ -356,15 +375,25 @@ bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire:
     return false;
   }
   if (qp && segment.has(wire::kAcknowledges)) qp->requester().on_acknowledgement(from, segment);
-  if (qp) return qp->responder().on_request(from, segment, payload, answer);
-  if (segment.transport != wire::Transport::kRc || is_reply(segment.operation)) return false;
+  if (qp) return qp->on_request(from, segment, payload, answer);
+  return !is_reply(segment.operation) && answer_nobody(from, segment, answer);
+}
+
+bool Engine::answer_nobody(wire::Channel& from, const wire::Segment& segment, wire::Segment* answer) {
+  if (!wire::is_reliable(segment.transport) || segment.operation == wire::Operation::kDisconnect)
+    return false;
   wire::Segment nobody;
   nobody.operation = wire::Operation::kAck;
+  nobody.transport = segment.transport;
   nobody.flags = wire::kFirst | wire::kLast;
   nobody.syndrome = wire::kNakNoQueue;
   nobody.dest_qpn = segment.src_qpn;
   nobody.src_qpn = segment.dest_qpn;
   nobody.psn = segment.psn;
+  if (segment.transport == wire::Transport::kDc) {
+    nobody.access_key = 0;
+    nobody.connection = segment.connection;
+  }
   if (answer)
     *answer = nobody;
   else

@@ -31,6 +31,7 @@
 namespace verbatim::engine {
 
 class QueuePair;
+class Responder;
 
 /// Affiliated events of a queue pair; called with its locks held: queue, wake and return.
 class QueuePairEvents {
@@ -52,6 +53,8 @@ struct QueuePairSpec {
   /// An error that a transform of data records (engine/data_transform.h) takes the send queue to SQD, before
   /// the next fenced work request.
   bool rests_at_data_errors = false;
+  uint64_t access_key = 0;           ///< of a DC target
+  uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
 };
 
 class Engine final : public wire::Receiver {
@@ -120,11 +123,16 @@ class Engine final : public wire::Receiver {
     kAtOnce,  ///< a response or refusal
   };
   /// Owes an acknowledgement or response.
-  void owe_ack(QueuePair& qp, Owed when);
+  void owe_ack(Responder& responder, Owed when);
   /// A channel refused the queue pair's segment: run it again when there is room.
   /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
   void wait_for_room(QueuePair& qp, uint32_t epoch);
   uint32_t room_epoch() const { return room_epoch_.load(std::memory_order_acquire); }
+  /// The number of a DC initiator's next connection; never 0.
+  uint32_t next_connection();
+  /// Tells the sender of a request that nobody is there whom it is for, if its transport wants answers. True:
+  /// it does.
+  static bool answer_nobody(wire::Channel& from, const wire::Segment& segment, wire::Segment* answer);
 
  private:
   struct Attachment {
@@ -167,16 +175,19 @@ class Engine final : public wire::Receiver {
   std::vector<QueuePair*> ready_;
   std::vector<QueuePair*> roomless_;
   std::vector<QueuePair*> timed_;
-  std::vector<QueuePair*> owers_;
+  std::vector<Responder*> owers_;
+  std::vector<QueuePair*> targets_;  ///< of DC
   // Of the acknowledgements owed since they were last sent; progress_lock_.
   uint32_t owed_ = 0;        ///< how many messages
   uint32_t owed_looks_ = 0;  ///< empty looks since the last of them
   Owed owed_when_ = Owed::kLater;
   std::vector<QueuePair*> errored_;
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
+  std::vector<Responder*> answering_;
   std::atomic<bool> any_ready_{false}, any_owers_{false}, any_errored_{false};
   std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer
   std::atomic<uint32_t> room_epoch_{0};
+  std::atomic<uint32_t> connections_{0};
   uint64_t last_tick_ns_ = 0;
   bool explain_aloud_ = false;
   std::mutex groups_lock_;

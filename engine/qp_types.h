@@ -7,11 +7,25 @@
 
 namespace verbatim::engine {
 
-/// Values are those of IBV_QPT_*.
-enum class QpType : uint8_t { kRc = 2, kUc = 3, kUd = 4 };
+/// Values are those of IBV_QPT_*. The dynamically connected ones have none there.
+enum class QpType : uint8_t {
+  kRc = 2,
+  kUc = 3,
+  kUd = 4,
+  kDci = 64,  ///< DC initiator: connects to the target that each work request names; sends only
+  kDct = 65,  ///< DC target: answers any number of initiators; receives only
+};
+
+/// What is sent is acknowledged, or sent again.
+inline bool is_reliable(QpType type) {
+  return type == QpType::kRc || type == QpType::kDci || type == QpType::kDct;
+}
 
 /// Values are those of IBV_QPS_*.
 enum class QpState : uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
+
+/// Most reads and atomics outstanding in one direction of a connection.
+inline constexpr uint8_t kReadsMax = 16;
 
 /// Which fields of QpAttributes a modify names; bit values are those of IBV_QP_*.
 enum QpMask : uint32_t {

@@ -13,9 +13,11 @@ QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number,
       number_(number),
       published_(published),
       requester_(engine, *this),
-      responder_(engine, *this) {
+      responder_(engine, *this),
+      target_(spec.type == QpType::kDct ? std::make_unique<DcTarget>(engine, *this) : nullptr) {
   published_.transport.store(static_cast<uint8_t>(spec.type), std::memory_order_relaxed);
   published_.domain.store(spec.domain, std::memory_order_relaxed);
+  published_.access_key.store(spec.access_key, std::memory_order_relaxed);
   for (auto* counter :
        {&published_.send_messages, &published_.send_bytes, &published_.receive_messages,
         &published_.receive_bytes, &published_.rnr_naks, &published_.retries, &published_.errors})
@@ -32,6 +34,9 @@ wire::Transport QueuePair::transport() const {
       return wire::Transport::kUc;
     case QpType::kUd:
       return wire::Transport::kUd;
+    case QpType::kDci:
+    case QpType::kDct:
+      return wire::Transport::kDc;
   }
   return wire::Transport::kRc;
 }
@@ -98,6 +103,7 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
     std::lock_guard<SpinLock> hold_responder(responder_.lock());
     if (Outcome checked = check(a, mask, from, to); !checked) return checked;
     apply(a, mask);
+    if (spec_.type == QpType::kDct) attributes_.max_dest_rd_atomic = kReadsMax;
     if (to == QpState::kReset) {
       attributes_ = QpAttributes{};
       requester_.reset();
@@ -105,6 +111,7 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
     } else if (from == QpState::kReset) {
       published_.generation.fetch_add(1, std::memory_order_relaxed);
     }
+    if (mask & (kQpDestQpn | kQpAv)) aim();
     if (mask & kQpRqPsn) responder_.connect(attributes_.rq_psn);
     if (mask & kQpSqPsn) requester_.connect(attributes_.sq_psn);
     state_.store(to, std::memory_order_release);
@@ -124,6 +131,13 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
   // What was posted is flushed also when nobody polls: a program may sleep on a completion channel.
   if (to == QpState::kError && from != to) engine_.schedule(*this);
   return Done{};
+}
+
+// The attributes name the peer of RC and UC; a DC initiator's work requests name its targets.
+void QueuePair::aim() {
+  if (spec_.type == QpType::kDci || spec_.type == QpType::kDct) return;
+  requester_.aim(attributes_.path.dgid, attributes_.dest_qpn);
+  responder_.aim(attributes_.dest_qpn);
 }
 
 QpAttributes QueuePair::query() {
@@ -174,7 +188,7 @@ void QueuePair::run_ready() {
     // A refusal may still be owed to the peer.
   }
   const uint32_t room = engine_.room_epoch();
-  if (!responder_.send_owed()) engine_.wait_for_room(*this, room);
+  if (!send_owed()) engine_.wait_for_room(*this, room);
   if (now != QpState::kError && now != QpState::kSqe) requester_.run();
 }
 
@@ -182,6 +196,19 @@ void QueuePair::note_data_error() {
   QpState expected = QpState::kRts;
   if (!spec_.rests_at_data_errors || !state_.compare_exchange_strong(expected, QpState::kSqd)) return;
   published_.state.store(static_cast<uint8_t>(QpState::kSqd), std::memory_order_release);
+}
+
+void QueuePair::part() {
+  (void)send_owed();
+  requester_.part();
+}
+
+Outcome QueuePair::reset_stream(uint16_t stream) {
+  if (spec_.type != QpType::kDci) return Error{EINVAL, "only a DC initiator has streams"};
+  if (state() != QpState::kRts) return Error{EINVAL, "streams are reset in RTS"};
+  if (Outcome done = requester_.reset_stream(stream); !done) return done;
+  ring();
+  return Done{};
 }
 
 void QueuePair::note_drained() {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 
+#include "engine/dc_target.h"
 #include "engine/engine.h"
 #include "engine/requester.h"
 #include "engine/responder.h"
@@ -14,6 +16,8 @@ namespace verbatim::engine {
 ///
 ///  RESET -> INIT -> RTR -> RTS <-> SQD      any -> ERR (flush), any -> RESET (drop)
 ///                          RTS  -> SQE -> RTS   (send errors of UC and UD)
+///
+/// A DC initiator has no SQD; a DC target stays in RTR until it is destroyed.
 class QueuePair {
  public:
   QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published);
@@ -38,9 +42,27 @@ class QueuePair {
   /// state and event. May be called with any lock held except the engine's own lists.
   void fail(AsyncEvent event, const char* why);
 
+  /// Lets work of a failed stream of a DC initiator go again. EINVAL: it has not failed, or there are no
+  /// streams.
+  Outcome reset_stream(uint16_t stream);
+  /// Of a DC target: how often a wrong access key came.
+  uint32_t key_violations() const { return key_violations_.load(std::memory_order_relaxed); }
+
   // --- for the requester, responder and engine ---
   Requester& requester() { return requester_; }
   Responder& responder() { return responder_; }
+  /// Of a DC target; nullptr: of others.
+  DcTarget* target() { return target_.get(); }
+  bool on_request(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
+                  wire::Segment* answer) {
+    return target_ ? target_->on_request(from, segment, payload, answer)
+                   : responder_.on_request(from, segment, payload, answer);
+  }
+  /// Sends owed responses and acknowledgements; false when a channel had no room.
+  bool send_owed() { return target_ ? target_->send_owed() : responder_.send_owed(); }
+  void note_key_violation() { key_violations_.fetch_add(1, std::memory_order_relaxed); }
+  /// Before it is destroyed: says what peers wait for.
+  void part();
   /// Attributes change only with both locks held; either lock suffices to read them.
   const QpAttributes& attributes() const { return attributes_; }
   PublishedQp& published() { return published_; }
@@ -62,6 +84,7 @@ class QueuePair {
   Outcome check(const QpAttributes& attributes, uint32_t mask, QpState& from, QpState& to);
   void apply(const QpAttributes& a, uint32_t mask);
   void publish(QpState to);
+  void aim();
 
   Engine& engine_;
   const QueuePairSpec spec_;
@@ -72,6 +95,8 @@ class QueuePair {
   std::mutex modify_lock_;
   Requester requester_;
   Responder responder_;
+  const std::unique_ptr<DcTarget> target_;
+  std::atomic<uint32_t> key_violations_{0};
 };
 
 }  // namespace verbatim::engine

@@ -63,11 +63,17 @@ uint32_t slice(const wire::Piece* pieces, uint32_t count, uint64_t offset, uint6
   return made;
 }
 
-Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {
+Requester::Requester(Engine& engine, QueuePair& qp)
+    : engine_(engine), qp_(qp), reliable_(is_reliable(qp.type())), dynamic_(qp.type() == QpType::kDci) {
   uint32_t capacity = 1;
   while (capacity < qp.spec().send_entries) capacity *= 2;
   window_ = std::make_unique<Outstanding[]>(capacity);
   window_mask_ = capacity - 1;
+}
+
+void Requester::aim(const Gid& gid, uint32_t qpn) {
+  peer_.gid = gid;
+  peer_.qpn = qpn;
 }
 
 void Requester::connect(uint32_t first_psn) {
@@ -77,6 +83,9 @@ void Requester::connect(uint32_t first_psn) {
 }
 
 void Requester::reset() {
+  disconnect();
+  peer_ = {};
+  failed_streams_.clear();
   index_ = sent_bytes_ = sent_until_ = 0;
   window_head_ = window_count_ = reads_ = 0;
   in_message_ = false;
@@ -144,6 +153,7 @@ Requester::Step Requester::advance() {
   if (rate_limit_ && paced()) return Step::kStop;
   const Opcode opcode = message.work.opcode;
   if (!in_message_ && is_local(opcode)) return finish_local_only(message);
+  if (Step step{}; dynamic_ && !meets_target(message, step)) return step;
   if (message.work.fence && reads_ > 0) return Step::kStop;
   if (Status status = check(message, why); status != Status::kSuccess)
     return fail_local(message.index, message.next_index, message.work, status, why);
@@ -200,7 +210,7 @@ Status Requester::check(Message& message, const char*& why) {
   const QpType type = qp_.type();
   const bool send = !awaits_response(work.opcode) && !is_write(work.opcode);
   if ((type == QpType::kUd && !send) || (type == QpType::kUc && awaits_response(work.opcode)) ||
-      (type != QpType::kRc && work.opcode == Opcode::kSendInvalidate)) {
+      (!reliable_ && work.opcode == Opcode::kSendInvalidate)) {
     why = "the operation is not offered by this service type";
     return Status::kLocalQpOperation;
   }
@@ -244,20 +254,26 @@ Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendW
   index_ = next;
   sent_bytes_ = 0;
   in_message_ = false;
-  qp_.enter_error(qp_.type() == QpType::kRc ? QpState::kError : QpState::kSqe);
+  if (dynamic_ && survives(work.destination.stream)) {
+    complete(index, work.opcode, true, status, 0);
+    go_on_after_failure();
+    return Step::kAgain;
+  }
+  qp_.enter_error(reliable_ ? QpState::kError : QpState::kSqe);
   complete(index, work.opcode, true, status, 0);
   flush();
   return Step::kStop;
 }
 
 wire::Channel* Requester::channel() {
-  if (!channel_) channel_ = engine_.fabric().channel(qp_.attributes().path.dgid, qp_.attributes().dest_qpn);
+  if (!channel_) channel_ = engine_.fabric().channel(peer_.gid, peer_.qpn);
   return channel_;
 }
 
-// Somebody waits for this message to end, or soon will for room in the window.
+// Somebody waits for this message to end, or soon will for room in the window or for another target.
 bool Requester::wants_acknowledgement(const Message& message) const {
-  return message.work.signaled || qp_.state() != QpState::kRts || (window_count_ & (window_mask_ >> 1)) == 0;
+  return message.work.signaled || dynamic_ || qp_.state() != QpState::kRts ||
+         (window_count_ & (window_mask_ >> 1)) == 0;
 }
 
 Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
@@ -275,7 +291,7 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   if (message.placed) segment.flags |= wire::kPlaced;
   segment.service_level = qp_.attributes().path.service_level;
   segment.pkey = 0xffff;
-  segment.dest_qpn = qp_.attributes().dest_qpn;
+  segment.dest_qpn = peer_.qpn;
   segment.src_qpn = qp_.number();
   segment.psn = next_psn_;
   segment.base_psn = message.placed || sent_bytes_ == 0 ? ring_psn_ : next_psn_;
@@ -288,13 +304,19 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   segment.total_length = message.length;
   segment.swap_or_add = work.swap_or_add;
   segment.compare = work.compare;
+  if (dynamic_) {
+    if (window_count_ == 0) segment.flags |= wire::kOpens;
+    segment.service_level = work.destination.service_level;
+    segment.access_key = peer_.access_key;
+    segment.connection = peer_.connection;
+  }
   return segment;
 }
 
 Requester::Step Requester::send_connected(Message& message) {
   wire::Channel* way = channel();
   if (!way) {
-    if (qp_.type() == QpType::kUc) return after_message(message);  // as if every packet was lost
+    if (!reliable_) return after_message(message);  // as if every packet was lost
     note_lost();
     return Step::kStop;
   }
@@ -312,7 +334,7 @@ Requester::Step Requester::send_connected(Message& message) {
 }
 
 Requester::Step Requester::send_pieces(Message& message) {
-  const bool may_pull = qp_.type() == QpType::kRc;
+  const bool may_pull = reliable_;
   const bool whole = message.placed || awaits_response(message.work.opcode);
   if (message.scattered && !whole) [[unlikely]]
     return send_scattered(message);
@@ -326,7 +348,7 @@ Requester::Step Requester::send_pieces(Message& message) {
 Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::Piece* pieces, uint32_t count,
                                   bool may_pull) {
   Segment segment = make_segment(message, chunk);
-  if (qp_.type() == QpType::kRc && qp_.responder().may_owe()) add_acknowledgement(segment);
+  if (reliable_ && qp_.responder().may_owe()) add_acknowledgement(segment);
   Segment answer;
   const uint32_t room = engine_.room_epoch();
   const SendResult result = channel_->send(segment, pieces, count, may_pull, &answer);
@@ -350,7 +372,6 @@ void Requester::add_acknowledgement(Segment& segment) {
 
 Requester::Step Requester::after_send(SendResult result, Message& message, const Segment& segment,
                                       const Segment& answer) {
-  const bool reliable = qp_.type() == QpType::kRc;
   switch (result) {
     case SendResult::kSourceFault:
       // What was sent of the message stays unfinished at the responder; the queue pair ends here anyway.
@@ -358,7 +379,7 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
                         "memory of the work request is not mapped");
     case SendResult::kUnreachable:
       lose_channel();
-      if (reliable) {
+      if (reliable_) {
         note_lost();
         return Step::kStop;
       }
@@ -369,7 +390,7 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
     case SendResult::kNoAnswer:
       break;
   }
-  if (reliable && segment.has(wire::kFirst)) record(message, false);
+  if (reliable_ && segment.has(wire::kFirst)) record(message, false);
   next_psn_ = ring_psn_ = wire::psn_add(segment.psn, segment.packets);
   sent_bytes_ += segment.length;
   in_message_ = !segment.has(wire::kLast);
@@ -378,16 +399,16 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
   budget_bytes_ -= std::min<uint64_t>(budget_bytes_, segment.length);
   if (!message.placed) charge(segment.length);
   if (!in_message_) {
-    if (!reliable) return after_message(message);
+    if (!reliable_) return after_message(message);
     index_ = message.next_index;
     sent_bytes_ = 0;
   }
   if (result == SendResult::kAnswered) {
     handle_reply(answer, nullptr);
-  } else if (reliable && result == SendResult::kNoAnswer) {
+  } else if (reliable_ && result == SendResult::kNoAnswer) {
     rewind(segment.psn);
     note_lost();
-  } else if (reliable) {
+  } else if (reliable_) {
     watch(0);
   }
   return Step::kAgain;
@@ -419,35 +440,6 @@ void Requester::complete(uint32_t index, Opcode opcode, bool signaled, Status st
     counters.send_bytes.store(counters.send_bytes.load(relaxed) + bytes, relaxed);
   }
   qp_.spec().send->complete({index, opcode, status, bytes, signaled, detail});
-}
-
-void Requester::flush() {
-  while (window_count_ > 0) {
-    const Outstanding entry = oldest();
-    window_head_++;
-    window_count_--;
-    complete(entry.index, entry.opcode, true, Status::kFlushed, 0);
-    // The message at the cursor had begun: its entry has just ended, do not end it again below.
-    if (in_message_ && window_count_ == 0) {
-      SendWork work;
-      const char* why = nullptr;
-      uint32_t next = index_ + 1;
-      qp_.spec().send->fetch(index_, work, next, why);
-      index_ = next;
-    }
-  }
-  in_message_ = false;
-  sent_bytes_ = reads_ = 0;
-  rnr_until_ns_ = retry_at_ns_ = paced_until_ns_ = 0;
-  for (;;) {
-    SendWork work;
-    const char* why = nullptr;
-    uint32_t next = index_;
-    if (qp_.spec().send->fetch(index_, work, next, why) == SendQueue::Fetch::kNone) return;
-    const uint32_t ended = index_;
-    index_ = next;
-    complete(ended, work.opcode, true, Status::kFlushed, 0);
-  }
 }
 
 Requester::Step Requester::send_datagram(Message& message) {

@@ -13,12 +13,18 @@
 // PSNs count packets of the path MTU on every wire. Direct accesses use up PSNs that the responder never
 // sees, so a segment also carries the PSN that the responder is to expect before it (base_psn).
 //
+// A DC initiator (requester_dc.cpp) is connected to one target at a time, the one that the work request at
+// the cursor names. When that changes, what is outstanding ends first; then sending goes on as a new
+// connection.
+//
 // Timers: RNR wait (exact), silence of the other end (coarse: a tick looks whether it lives).
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/expected.h"
 #include "base/spinlock.h"
 #include "engine/qp_types.h"
 #include "engine/rate_limit.h"
@@ -48,7 +54,14 @@ class Requester {
   /// Looks at the timers; returns the next instant at which to look again, kNever: none. Takes the lock.
   uint64_t on_timer(uint64_t now_ns);
 
+  /// Lets work of a failed stream of a DC initiator go again. EINVAL: it has not failed. Takes the lock.
+  Outcome reset_stream(uint16_t stream);
+  /// Tells the target that a DC initiator is connected to that it ends. Takes the lock.
+  void part();
+
   // With the lock held:
+  /// Whom the attributes name.
+  void aim(const Gid& gid, uint32_t qpn);
   /// New attributes are in force; a connection begins with `first_psn`.
   void connect(uint32_t first_psn);
   void reset();
@@ -70,6 +83,13 @@ class Requester {
     bool signaled, done;
   };
   enum class Step : uint8_t { kAgain, kStop };
+  /// Whom this end is connected to.
+  struct Peer {
+    Gid gid;
+    uint32_t qpn = 0;
+    uint32_t connection = 0;  ///< of a DC initiator; 0: none
+    uint64_t access_key = 0;
+  };
 
   /// The cursor stands before work that has been sent once already.
   bool repeating() const { return static_cast<int32_t>(sent_until_ - index_) > 0; }
@@ -98,6 +118,7 @@ class Requester {
   wire::Segment make_segment(const Message& message, uint32_t chunk) const;
   bool try_direct(Message& message);
   bool move_scattered(const Message& message, uint64_t address);
+  bool is_connected_here(const PublishedQp& peer);
   bool peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address);
   void record(const Message& message, bool done);
   void complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
@@ -121,6 +142,14 @@ class Requester {
   const PublishedQp* peer_entry() const;
   bool place_response(const Message& message, uint64_t offset, uint64_t length, wire::Payload& payload);
 
+  // DC initiators, with the lock held.
+  bool meets_target(const Message& message, Step& step);
+  Step flush_one(const Message& message);
+  bool survives(uint16_t stream);
+  uint16_t stream_of(uint32_t index);
+  void go_on_after_failure();
+  void disconnect();
+
   // Time.
   void wait_for_ready(uint8_t code, uint32_t psn);
   void note_lost();
@@ -132,6 +161,8 @@ class Requester {
 
   Engine& engine_;
   QueuePair& qp_;
+  const bool reliable_;
+  const bool dynamic_;  ///< a DC initiator
   SpinLock lock_;
 
   // The cursor.
@@ -146,12 +177,14 @@ class Requester {
   uint32_t window_mask_ = 0, window_head_ = 0, window_count_ = 0;
   uint32_t reads_ = 0;  ///< reads and atomics among them
 
+  Peer peer_;
   wire::Channel* channel_ = nullptr;
+  std::vector<uint16_t> failed_streams_;
   bool in_message_ = false;  ///< some, not all segments of the message at the cursor are out
   Opcode begun_opcode_{};    ///< of that message, whose queue entry a program might change meanwhile
   uint32_t begun_bytes_ = 0;
   bool peer_verified_ = false;
-  bool stalled_ = false;   ///< the last run ended with entries left to send: a reply may let it go on
+  bool stalled_ = false;     ///< the last run ended with entries left to send: a reply may let it go on
   bool data_error_ = false;  ///< one that rests the queue has been found, and not been reported yet
   bool was_busy_ = false;    ///< not idle at the last look: SQD reports the change
   uint32_t peer_generation_ = 0;

@@ -33,10 +33,8 @@ void Requester::lose_channel() {
   const std::byte* memory = channel_->testament();
   channel_ = nullptr;
   if (!memory || window_count_ == 0 || qp_.type() != QpType::kRc) return;
-  const PublishedQp* peer =
-      find_published(*reinterpret_cast<const Published*>(memory), qp_.attributes().dest_qpn);
-  if (!peer || peer->qpn.load(kRelaxed) != qp_.attributes().dest_qpn ||
-      peer->remote_qpn.load(kRelaxed) != qp_.number())
+  const PublishedQp* peer = find_published(*reinterpret_cast<const Published*>(memory), peer_.qpn);
+  if (!peer || peer->qpn.load(kRelaxed) != peer_.qpn || peer->remote_qpn.load(kRelaxed) != qp_.number())
     return;
   acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
 }
@@ -44,28 +42,35 @@ void Requester::lose_channel() {
 // What the peer shows of its queue pair, nullptr: its memory is out of reach.
 const PublishedQp* Requester::peer_entry() const {
   const std::byte* memory = channel_->published();
-  return memory ? find_published(*reinterpret_cast<const Published*>(memory), qp_.attributes().dest_qpn)
-                : nullptr;
+  return memory ? find_published(*reinterpret_cast<const Published*>(memory), peer_.qpn) : nullptr;
+}
+
+// Whether it would take a request of this end for one of its peer.
+bool Requester::is_connected_here(const PublishedQp& peer) {
+  if (peer.qpn.load(kRelaxed) != peer_.qpn || peer.path_mtu.load(kRelaxed) != qp_.attributes().path_mtu)
+    return false;
+  if (dynamic_)
+    return peer.transport.load(kRelaxed) == static_cast<uint8_t>(QpType::kDct) &&
+           peer.access_key.load(kRelaxed) == peer_.access_key;
+  if (peer.remote_qpn.load(kRelaxed) != qp_.number() ||
+      peer.transport.load(kRelaxed) != static_cast<uint8_t>(qp_.type()))
+    return false;
+  const uint32_t generation = peer.generation.load(kRelaxed);
+  if (peer_verified_ && generation == peer_generation_) return true;
+  // Both ends must agree on the first sequence number, as every packet would show on a wire.
+  if (peer.first_psn.load(kRelaxed) != first_psn_) return false;
+  peer_verified_ = true;
+  peer_generation_ = generation;
+  return true;
 }
 
 bool Requester::peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address) {
   const std::byte* memory = channel.published();
   if (!memory) return false;
   const Published& tables = *reinterpret_cast<const Published*>(memory);
-  const PublishedQp* peer = find_published(tables, qp_.attributes().dest_qpn);
-  if (!peer || !receives(peer->state.load(std::memory_order_acquire))) return false;
-  if (peer->qpn.load(kRelaxed) != qp_.attributes().dest_qpn ||
-      peer->remote_qpn.load(kRelaxed) != qp_.number() ||
-      peer->transport.load(kRelaxed) != static_cast<uint8_t>(qp_.type()) ||
-      peer->path_mtu.load(kRelaxed) != qp_.attributes().path_mtu)
+  const PublishedQp* peer = find_published(tables, peer_.qpn);
+  if (!peer || !receives(peer->state.load(std::memory_order_acquire)) || !is_connected_here(*peer))
     return false;
-  const uint32_t generation = peer->generation.load(kRelaxed);
-  if (!peer_verified_ || generation != peer_generation_) {
-    // Both ends must agree on the first sequence number, as every packet would show on a wire.
-    if (peer->first_psn.load(kRelaxed) != first_psn_) return false;
-    peer_verified_ = true;
-    peer_generation_ = generation;
-  }
   const bool read = message.work.opcode == Opcode::kRead;
   const uint32_t need = read ? kRemoteRead : kRemoteWrite;
   if (!(peer->access.load(kRelaxed) & need) || (read && peer->max_dest_rd_atomic.load(kRelaxed) == 0))

@@ -37,8 +37,10 @@ void Requester::watch(uint64_t deadline_ns) {
 void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payload& payload) {
   std::lock_guard<SpinLock> hold(lock_);
   const QpState state = qp_.state();
-  if ((state != QpState::kRts && state != QpState::kSqd) || qp_.type() != QpType::kRc) return;
-  if (&from != channel_ || segment.src_qpn != qp_.attributes().dest_qpn) return;
+  if ((state != QpState::kRts && state != QpState::kSqd) || !reliable_) return;
+  if (&from != channel_ || segment.src_qpn != peer_.qpn) return;
+  if (dynamic_ && (segment.transport != wire::Transport::kDc || segment.connection != peer_.connection))
+    return;
   handle_reply(segment, &payload);
   go_on();
 }
@@ -47,7 +49,7 @@ void Requester::on_acknowledgement(wire::Channel& from, const Segment& segment) 
   std::lock_guard<SpinLock> hold(lock_);
   const QpState state = qp_.state();
   if ((state != QpState::kRts && state != QpState::kSqd) || qp_.type() != QpType::kRc) return;
-  if (&from != channel_ || segment.src_qpn != qp_.attributes().dest_qpn || window_count_ == 0) return;
+  if (&from != channel_ || segment.src_qpn != peer_.qpn || window_count_ == 0) return;
   acknowledge(segment.ack_psn & wire::kPsnMask);
   go_on();
 }
@@ -70,6 +72,7 @@ void Requester::handle_reply(const Segment& segment, wire::Payload* payload) {
     case wire::Operation::kReadRequest:
     case wire::Operation::kCompareSwap:
     case wire::Operation::kFetchAdd:
+    case wire::Operation::kDisconnect:
       return;
   }
 }
@@ -234,7 +237,8 @@ void Requester::rewind(uint32_t psn) {
 void Requester::fail_oldest(Status status, const char* why, uint8_t detail) {
   const Outstanding entry = oldest();
   engine_.explain(qp_.number(), static_cast<int>(status), entry.index, why);
-  qp_.enter_error();
+  const bool goes_on = dynamic_ && survives(stream_of(entry.index));
+  if (!goes_on) qp_.enter_error();
   if (in_message_ && window_count_ == 1) {
     // Its queue entry is still at the cursor: step over it, it ends here.
     SendWork work;
@@ -247,7 +251,37 @@ void Requester::fail_oldest(Status status, const char* why, uint8_t detail) {
   window_head_++;
   window_count_--;
   complete(entry.index, entry.opcode, true, status, 0, detail);
-  flush();
+  goes_on ? go_on_after_failure() : flush();
+}
+
+void Requester::flush() {
+  while (window_count_ > 0) {
+    const Outstanding entry = oldest();
+    window_head_++;
+    window_count_--;
+    complete(entry.index, entry.opcode, true, Status::kFlushed, 0);
+    // The message at the cursor had begun: its entry has just ended, do not end it again below.
+    if (in_message_ && window_count_ == 0) {
+      SendWork work;
+      const char* why = nullptr;
+      uint32_t next = index_ + 1;
+      qp_.spec().send->fetch(index_, work, next, why);
+      index_ = next;
+    }
+  }
+  disconnect();
+  in_message_ = false;
+  sent_bytes_ = reads_ = 0;
+  rnr_until_ns_ = retry_at_ns_ = paced_until_ns_ = 0;
+  while (qp_.spec().send) {
+    SendWork work;
+    const char* why = nullptr;
+    uint32_t next = index_;
+    if (qp_.spec().send->fetch(index_, work, next, why) == SendQueue::Fetch::kNone) return;
+    const uint32_t ended = index_;
+    index_ = next;
+    complete(ended, work.opcode, true, Status::kFlushed, 0);
+  }
 }
 
 void Requester::note_lost() {
@@ -264,8 +298,7 @@ void Requester::note_lost() {
 }
 
 void Requester::give_up() {
-  const std::string obstacle =
-      channel_ ? "" : engine_.fabric().obstacle(qp_.attributes().path.dgid, qp_.attributes().dest_qpn);
+  const std::string obstacle = channel_ ? "" : engine_.fabric().obstacle(peer_.gid, peer_.qpn);
   const std::string why = obstacle.empty() ? "nobody answers: the peer process has gone, or its queue pair "
                                              "is not there, not connected to this one "
                                              "or expects another PSN"

@@ -22,14 +22,13 @@ Elements Requester::memory_of(const Message& message) const {
 }
 
 Requester::Step Requester::send_scattered(Message& message) {
-  const bool reliable = qp_.type() == QpType::kRc;
   const uint32_t left = message.length - sent_bytes_;
   const Elements memory = memory_of(message);
   const auto fail = [&](const char* why) {
     return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection, why);
   };
   Window window;
-  if (const char* why = memory.window(sent_bytes_, std::min(left, channel_->payload_max(reliable)), window))
+  if (const char* why = memory.window(sent_bytes_, std::min(left, channel_->payload_max(reliable_)), window))
     return fail(why);
   // All segments but the last end where a packet does.
   auto chunk = static_cast<uint32_t>(window.bytes);
@@ -37,7 +36,7 @@ Requester::Step Requester::send_scattered(Message& message) {
   const uint32_t staged = std::min({left, channel_->payload_max(false), kStageBytes});
   if (chunk >= staged) {
     window.cut(chunk);
-    return submit(message, chunk, window.pieces, window.count, reliable);
+    return submit(message, chunk, window.pieces, window.count, reliable_);
   }
   std::byte buffer[kStageBytes];
   const uint32_t errors = memory.data_errors();

@@ -42,11 +42,16 @@ bool can_receive(QpState state) {
 
 }  // namespace
 
-Responder::Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
+Responder::Responder(Engine& engine, QueuePair& qp, bool dynamic)
+    : engine_(engine),
+      qp_(qp),
+      reliable_(is_reliable(qp.type())),
+      dynamic_(dynamic),
+      told_psn_(dynamic ? own_psn_ : qp.published().expected_psn) {}
 
 void Responder::connect(uint32_t expected_psn) {
   expected_psn_ = expected_psn;
-  qp_.published().expected_psn.store(expected_psn, std::memory_order_release);
+  told_psn_.store(expected_psn, std::memory_order_release);
   msn_ = 0;
   nak_sent_ = false;
   ack_due_ = false;
@@ -59,6 +64,7 @@ void Responder::reset() {
   connect(0);
   work_held_ = flushed_ = false;
   reply_channel_ = nullptr;
+  peer_qpn_ = kNobody;
 }
 
 Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
@@ -66,23 +72,16 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
   reply.operation = Operation::kAck;
   reply.transport = qp_.transport();
   reply.flags = wire::kFirst | wire::kLast;
-  reply.dest_qpn = qp_.attributes().dest_qpn;
+  reply.dest_qpn = peer_qpn_;
   reply.src_qpn = qp_.number();
   reply.psn = psn;
   reply.syndrome = syndrome;
   reply.msn = msn_;
+  if (dynamic_) {
+    reply.access_key = 0;
+    reply.connection = connection_;
+  }
   return reply;
-}
-
-bool Responder::answer_nobody(wire::Channel& from, const Segment& segment, Segment* answer) {
-  if (segment.transport != wire::Transport::kRc) return false;
-  Segment nobody = reply_to(segment.psn, wire::kNakNoQueue);
-  nobody.dest_qpn = segment.src_qpn;
-  if (answer)
-    *answer = nobody;
-  else
-    from.send(nobody, nullptr, 0, false, nullptr);
-  return true;
 }
 
 bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Payload& payload,
@@ -95,16 +94,16 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   }
   // A refusal that is still owed answers this one as well: it must be the first thing that the peer hears.
   if (!receives && ack_due_ && (due_syndrome_ & 0x60) != 0) return false;
-  if (!receives || segment.src_qpn != qp_.attributes().dest_qpn) return answer_nobody(from, segment, answer);
+  if (!receives || segment.src_qpn != peer_qpn_) return Engine::answer_nobody(from, segment, answer);
   reply_channel_ = &from;
   const Verdict verdict = accept(segment, payload);
-  if (qp_.type() == QpType::kUc) return false;
+  if (!reliable_) return false;
   if (!answer) {
     may_owe_.store(ack_due_ || !responses_.empty(), std::memory_order_relaxed);
     if (ack_due_ || !responses_.empty())
-      engine_.owe_ack(qp_, !responses_.empty() || (due_syndrome_ & 0x60) != 0 ? Engine::Owed::kAtOnce
-                           : segment.has(wire::kAckRequest)                    ? Engine::Owed::kSoon
-                                                                               : Engine::Owed::kLater);
+      engine_.owe_ack(*this, !responses_.empty() || (due_syndrome_ & 0x60) != 0 ? Engine::Owed::kAtOnce
+                             : segment.has(wire::kAckRequest)                   ? Engine::Owed::kSoon
+                                                                                : Engine::Owed::kLater);
     return ack_due_;
   }
   if (verdict == Verdict::kDone && is_read_or_atomic(segment.operation)) {
@@ -147,13 +146,17 @@ Responder::Verdict Responder::out_of_step(int32_t ahead, const Segment& segment)
 // Sequence first, then the operation. UC accepts whatever begins a message and drops the rest of a broken
 // one.
 Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payload) {
-  const bool reliable = qp_.type() == QpType::kRc;
   const int32_t ahead = wire::psn_distance(segment.base_psn, expected_psn_);
-  if (reliable && ahead != 0) return out_of_step(ahead, segment);
+  if (reliable_ && ahead != 0) return out_of_step(ahead, segment);
   due_psn_ = segment.psn;
-  if (!reliable && ahead != 0) message_ = Progress{};
-  if (!reliable) expected_psn_ = segment.psn;
-  if (qp_.state() == QpState::kRtr && msn_ == 0 && segment.has(wire::kFirst) && qp_.spec().events)
+  if (!reliable_ && ahead != 0) message_ = Progress{};
+  if (!reliable_) expected_psn_ = segment.psn;
+  if (dynamic_ && segment.access_key != qp_.spec().access_key) {
+    qp_.note_key_violation();
+    return refuse(wire::kNakRemoteAccess, "the access key is not the DC target's");
+  }
+  if (qp_.state() == QpState::kRtr && msn_ == 0 && segment.has(wire::kFirst) && !dynamic_ &&
+      qp_.spec().events)
     qp_.spec().events->on_event(AsyncEvent::kCommEstablished);
   nak_sent_ = false;
   const uint32_t bytes = is_read_or_atomic(segment.operation) ? segment.total_length : segment.length;
@@ -170,16 +173,16 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
   } else {
     if (segment.has(wire::kFirst)) verdict = begin(segment);
     if (verdict == Verdict::kDone && !message_.active)
-      verdict = reliable ? refuse(wire::kNakInvalidRequest, "a message goes on that never began")
-                         : Verdict::kDropped;
+      verdict = reliable_ ? refuse(wire::kNakInvalidRequest, "a message goes on that never began")
+                          : Verdict::kDropped;
     if (verdict == Verdict::kDone)
       verdict = message_.is_write ? place_write(segment, payload) : place_send(segment, payload);
     if (verdict == Verdict::kDone && segment.has(wire::kLast)) verdict = finish(segment);
   }
-  if (verdict == Verdict::kDone || !reliable) expected_psn_ = wire::psn_add(segment.psn, segment.packets);
+  if (verdict == Verdict::kDone || !reliable_) expected_psn_ = wire::psn_add(segment.psn, segment.packets);
   if (verdict == Verdict::kDone && segment.has(wire::kLast)) {
     msn_ = wire::psn_add(msn_, 1);
-    if (reliable && !is_read_or_atomic(segment.operation)) {
+    if (reliable_ && !is_read_or_atomic(segment.operation)) {
       ack_due_ = true;
       due_syndrome_ = wire::kAckOk;
     }
@@ -188,7 +191,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
 }
 
 Responder::Verdict Responder::begin(const Segment& segment) {
-  if (message_.active && qp_.type() == QpType::kRc)
+  if (message_.active && reliable_)
     return refuse(wire::kNakInvalidRequest, "a message begins inside another");
   message_ = Progress{};
   message_.is_write = segment.operation == Operation::kWrite;
@@ -222,7 +225,7 @@ Responder::Verdict Responder::take_work(bool for_write) {
   }
   if (!for_write) message_ = Progress{};
   message_.has_work = false;
-  if (qp_.type() != QpType::kRc) return Verdict::kDropped;
+  if (!reliable_) return Verdict::kDropped;
   nak_sent_ = ack_due_ = true;
   due_syndrome_ = wire::kRnrNak | qp_.attributes().min_rnr_timer;
   return Verdict::kRefused;
@@ -302,17 +305,17 @@ Responder::Verdict Responder::finish(const Segment& segment) {
         if (segment.has(wire::kFirst) || verdict == Verdict::kDropped) message_ = Progress{};
         return verdict;
       }
-      qp_.published().expected_psn.store(next_psn, std::memory_order_release);  // before the program can know
+      told_psn_.store(next_psn, std::memory_order_release);  // before the program can know
       complete_receive(segment, Opcode::kWriteImmediate, message_.placed);
     } else {
-      qp_.published().expected_psn.store(next_psn, std::memory_order_release);
+      told_psn_.store(next_psn, std::memory_order_release);
       count_message(message_.placed);
     }
   } else {
     if (segment.has(wire::kInvalidate))
       if (const char* why = engine_.keys().invalidate_for_peer(segment.immediate, qp_.spec().domain))
         return receive_error(Status::kLocalAccess, why, wire::kNakRemoteAccess);
-    qp_.published().expected_psn.store(next_psn, std::memory_order_release);
+    told_psn_.store(next_psn, std::memory_order_release);
     complete_receive(segment,
                      segment.has(wire::kInvalidate)  ? Opcode::kSendInvalidate
                      : segment.has(wire::kImmediate) ? Opcode::kSendImmediate
@@ -341,12 +344,13 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   completion.src_qpn = segment.src_qpn;
   completion.service_level = segment.service_level;
   completion.has_grh = segment.has_grh;
-  completion.is_ipv4 = segment.has_grh && segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();
+  completion.is_ipv4 =
+      segment.has_grh && segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();
   qp_.spec().sink->complete(completion);
 }
 
 Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
-  if (qp_.type() != QpType::kRc) {
+  if (!reliable_) {
     if (why) engine_.explain(qp_.number(), static_cast<int>(Status::kRemoteAccess), due_psn_, why);
     message_ = Progress{};
     return Verdict::kDropped;
@@ -359,13 +363,48 @@ Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
                   syndrome == wire::kNakRemoteAccess ? static_cast<int>(Status::kRemoteAccess)
                                                      : static_cast<int>(Status::kRemoteInvalidRequest),
                   due_psn_, why);
-  if (qp_.spec().events)
+  if (qp_.spec().events && !dynamic_)
     qp_.spec().events->on_event(syndrome == wire::kNakRemoteAccess ? AsyncEvent::kQpAccessError
                                                                    : AsyncEvent::kQpRequestError);
+  work_held_ |= message_.has_work;
   message_ = Progress{};
+  break_off();
+  return Verdict::kRefused;
+}
+
+// The queue pair fails. A DC target lives on, and what else comes from the initiator on this connection is
+// dropped.
+void Responder::break_off() {
+  if (dynamic_) return abort_receive();
   qp_.enter_error();
   flush();
-  return Verdict::kRefused;
+}
+
+// A receive request was taken for a message that will not end.
+void Responder::abort_receive() {
+  if (message_.has_work || work_held_) {
+    ReceiveCompletion completion;
+    completion.index = work_->index;
+    completion.status = Status::kRemoteAborted;
+    completion.src_qpn = peer_qpn_;
+    qp_.spec().sink->complete(completion);
+  }
+  message_ = Progress{};
+  work_held_ = false;
+}
+
+void Responder::reconnect(uint32_t initiator, uint32_t connection, uint32_t expected_psn) {
+  std::lock_guard<SpinLock> hold(lock_);
+  abort_receive();
+  peer_qpn_ = initiator;
+  connection_ = connection;
+  connect(expected_psn);
+  may_owe_.store(false, std::memory_order_relaxed);
+}
+
+bool Responder::is_idle() {
+  std::lock_guard<SpinLock> hold(lock_);
+  return !owing && !ack_due_ && responses_.empty() && !message_.active && !work_held_;
 }
 
 Responder::Verdict Responder::receive_error(Status status, const char* why, uint8_t syndrome) {
@@ -373,16 +412,15 @@ Responder::Verdict Responder::receive_error(Status status, const char* why, uint
   ReceiveCompletion completion;
   completion.index = work_->index;
   completion.status = status;
-  completion.src_qpn = qp_.attributes().dest_qpn;
+  completion.src_qpn = peer_qpn_;
   qp_.spec().sink->complete(completion);
   message_ = Progress{};
   nak_sent_ = true;
-  if (qp_.type() == QpType::kRc) {
+  if (reliable_) {
     ack_due_ = true;
     due_syndrome_ = syndrome;
   }
-  qp_.enter_error();
-  flush();
+  break_off();
   return Verdict::kRefused;
 }
 

@@ -27,9 +27,11 @@ struct Window;
 
 class Responder {
  public:
-  Responder(Engine& engine, QueuePair& qp);
+  /// `dynamic`: one of those of a DC target, for one initiator.
+  Responder(Engine& engine, QueuePair& qp, bool dynamic = false);
 
   SpinLock& lock() { return lock_; }
+  QueuePair& queue_pair() { return qp_; }
 
   /// One request segment. With `answer` (loopback): the reply goes there, true when there is one. Takes the
   /// lock.
@@ -47,7 +49,16 @@ class Responder {
   /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
   void flush_posted();
 
+  /// Of a DC target: nothing is under way for its initiator, and nothing owed to it. Takes the lock.
+  bool is_idle();
+  /// Of a DC target: the initiator has another connection from now on, 0: none. A message that had begun ends
+  /// with an error. Takes the lock.
+  void reconnect(uint32_t initiator, uint32_t connection, uint32_t expected_psn);
+  uint32_t connection() const { return connection_; }
+
   // With the lock held:
+  /// Whom the attributes name.
+  void aim(uint32_t peer_qpn) { peer_qpn_ = peer_qpn; }
   void connect(uint32_t expected_psn);
   void reset();
   void flush();
@@ -68,7 +79,6 @@ class Responder {
   };
   enum class Verdict : uint8_t { kDone, kDropped, kRefused };
 
-  bool answer_nobody(wire::Channel& from, const wire::Segment& segment, wire::Segment* answer);
   Verdict out_of_step(int32_t ahead, const wire::Segment& segment);
   bool answer_datagram(const wire::Segment& segment, wire::Payload& payload);
   Verdict accept(const wire::Segment& segment, wire::Payload& payload);
@@ -82,6 +92,8 @@ class Responder {
   Verdict copy_refused(wire::CopyResult result);
   Verdict refuse(uint8_t syndrome, const char* why);
   Verdict receive_error(Status status, const char* why, uint8_t syndrome);
+  void break_off();
+  void abort_receive();
   Elements receive_memory() const;
   const char* place(const Elements& memory, uint64_t offset, const wire::Segment& segment,
                     wire::Payload& payload, wire::CopyResult& result) const;
@@ -93,9 +105,16 @@ class Responder {
 
   Engine& engine_;
   QueuePair& qp_;
+  const bool reliable_;
+  const bool dynamic_;  ///< of a DC target
   SpinLock lock_;
 
+  static constexpr uint32_t kNobody = UINT32_MAX;
+  uint32_t peer_qpn_ = kNobody;
+  uint32_t connection_ = 0;
   uint32_t expected_psn_ = 0;
+  std::atomic<uint32_t> own_psn_{0};
+  std::atomic<uint32_t>& told_psn_;  ///< what peers learn of it, even after this process has ended
   uint32_t msn_ = 0;
   bool nak_sent_ = false;  ///< a refusal is out: drop until the refused one comes again
   bool ack_due_ = false;

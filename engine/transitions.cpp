@@ -24,6 +24,10 @@ constexpr uint32_t kRtsRc = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | 
 constexpr uint32_t kRunUc = kQpCurState | kQpAccessFlags | kQpPathMigState;
 constexpr uint32_t kRunRc = kRunUc | kQpMinRnrTimer;
 constexpr uint32_t kRunUd = kQpCurState | kQpQkey;
+// A DC initiator learns of its peers from its work requests; a DC target is ready from RTR on and goes
+// nowhere from there.
+constexpr uint32_t kInitDci = kQpPkeyIndex | kQpPort;
+constexpr uint32_t kRtrDct = kQpMinRnrTimer | kQpAv | kQpPathMtu;
 constexpr uint32_t kDrainedUc = kQpAv | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState;
 constexpr uint32_t kDrainedRc = kDrainedUc | kQpPort | kQpTimeout | kQpRetryCnt | kQpRnrRetry |
                                 kQpMaxQpRdAtomic | kQpMaxDestRdAtomic | kQpMinRnrTimer;
@@ -32,18 +36,25 @@ constexpr Rule kRules[] = {
     {kReset, kInit, kRc, kInitConnected, 0},
     {kReset, kInit, kUc, kInitConnected, 0},
     {kReset, kInit, kUd, kInitDatagram, 0},
+    {kReset, kInit, kDci, kInitDci, 0},
+    {kReset, kInit, kDct, kInitConnected, 0},
     {kInit, kInit, kRc, 0, kInitConnected},
     {kInit, kInit, kUc, 0, kInitConnected},
     {kInit, kInit, kUd, 0, kInitDatagram},
+    {kInit, kInit, kDci, 0, kInitDci},
     {kInit, kRtr, kRc, kRtrUc | kQpMaxDestRdAtomic | kQpMinRnrTimer, kRtrOptional},
     {kInit, kRtr, kUc, kRtrUc, kRtrOptional},
     {kInit, kRtr, kUd, 0, kQpPkeyIndex | kQpQkey},
+    {kInit, kRtr, kDci, kQpPathMtu, kQpAv | kQpPkeyIndex},
+    {kInit, kRtr, kDct, kRtrDct, 0},
     {kRtr, kRts, kRc, kRtsRc, kRunRc},
     {kRtr, kRts, kUc, kQpSqPsn, kRunUc},
     {kRtr, kRts, kUd, kQpSqPsn, kRunUd},
+    {kRtr, kRts, kDci, kRtsRc, kQpMinRnrTimer},
     {kRts, kRts, kRc, 0, kRunRc},
     {kRts, kRts, kUc, 0, kRunUc},
     {kRts, kRts, kUd, 0, kRunUd},
+    {kRts, kRts, kDci, 0, kQpMinRnrTimer},
     {kRts, kSqd, kRc, 0, kQpEnSqdAsyncNotify},
     {kRts, kSqd, kUc, 0, kQpEnSqdAsyncNotify},
     {kRts, kSqd, kUd, 0, kQpEnSqdAsyncNotify},
@@ -120,7 +131,7 @@ const char* state_name(QpState state) {
 std::string check_transition(QpType type, QpState from, QpState to, uint32_t mask) {
   const uint32_t named = mask & ~static_cast<uint32_t>(kQpState);
   // Nothing has happened in RESET yet that could be an error.
-  if (to == kReset || (to == kError && from != kReset))
+  if (type != kDct && (to == kReset || (to == kError && from != kReset)))
     return named ? std::string("not allowed on the way to ") + state_name(to) + ": " + names(named) : "";
   for (const Rule& rule : kRules) {
     if (rule.from != from || rule.to != to || rule.type != type) continue;
@@ -144,8 +155,9 @@ std::string check_attributes(const QpAttributes& a, uint32_t mask) {
   if ((mask & kQpTimeout) && a.timeout > 31) return "timeout is above 31";
   if ((mask & kQpRetryCnt) && a.retry_count > 7) return "retry count is above 7";
   if ((mask & kQpRnrRetry) && a.rnr_retry > 7) return "RNR retry count is above 7";
-  if ((mask & kQpMaxQpRdAtomic) && a.max_rd_atomic > 16) return "max_rd_atomic is above 16";
-  if ((mask & kQpMaxDestRdAtomic) && a.max_dest_rd_atomic > 16) return "max_dest_rd_atomic is above 16";
+  if ((mask & kQpMaxQpRdAtomic) && a.max_rd_atomic > kReadsMax) return "max_rd_atomic is above 16";
+  if ((mask & kQpMaxDestRdAtomic) && a.max_dest_rd_atomic > kReadsMax)
+    return "max_dest_rd_atomic is above 16";
   if ((mask & kQpAv) && !a.path.is_global) return "a RoCE address vector needs a GRH (is_global)";
   if ((mask & kQpAv) && a.path.port != 1) return "port number of the address vector is not 1";
   return "";

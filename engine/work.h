@@ -33,7 +33,7 @@ enum class Opcode : uint8_t {
   kMemoryCopy,
 };
 
-/// Where a datagram goes (address vector of a UD work request).
+/// Where a datagram goes, or the target of a DC initiator's request (its address vector).
 struct Destination {
   Gid gid;
   uint32_t qpn = 0;
@@ -43,6 +43,9 @@ struct Destination {
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 0;
   uint8_t service_level = 0;
+  // Of a DC initiator alone; others do not pay for clearing them.
+  uint16_t stream;
+  uint64_t access_key;
 };
 
 /// A decoded send work request. Filled by the device model, read by the requester; holds pointers into the
@@ -57,7 +60,7 @@ struct SendWork {
   uint32_t rkey = 0;
   uint64_t swap_or_add = 0;  ///< host order
   uint64_t compare = 0;      ///< host order
-  Destination destination;   ///< datagrams only
+  Destination destination;   ///< datagrams and DC initiators only
 
   uint32_t sge_count = 0;
   Sge sges[kSgeMax];

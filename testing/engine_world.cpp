@@ -56,7 +56,8 @@ Expected<uint32_t> Node::qpn_slot(uint32_t block) {
   return Error{ENOMEM, "one block is all there is in a test"};
 }
 
-TestQp::TestQp(Node& node, QpType type, uint32_t domain, uint32_t depth) : node_(node) {
+TestQp::TestQp(Node& node, QpType type, const Dynamic& dynamic, uint32_t domain, uint32_t depth)
+    : node_(node) {
   QueuePairSpec spec;
   spec.type = type;
   spec.domain = domain;
@@ -65,6 +66,9 @@ TestQp::TestQp(Node& node, QpType type, uint32_t domain, uint32_t depth) : node_
   spec.sink = this;
   spec.events = this;
   spec.send_entries = depth;
+  spec.access_key = dynamic.access_key;
+  spec.errored_streams_max = dynamic.errored_streams_max;
+  spec.shared_receive = type == QpType::kDct;
   qp_ = *node.engine().create_queue_pair(spec);
   attributes.port = 1;
   attributes.access = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
@@ -78,16 +82,24 @@ TestQp::TestQp(Node& node, QpType type, uint32_t domain, uint32_t depth) : node_
   attributes.path.is_global = true;
 }
 
+void TestQp::step(QpState to, uint32_t mask) {
+  attributes.state = to;
+  if (Outcome done = qp_->modify(attributes, mask | kQpState); !done)
+    throw std::runtime_error(done.error().reason);
+}
+
+void TestQp::start() {
+  const bool target = qp_->type() == QpType::kDct;
+  step(QpState::kInit, kQpPkeyIndex | kQpPort | (target ? uint32_t{kQpAccessFlags} : 0));
+  step(QpState::kRtr, kQpAv | kQpPathMtu | (target ? uint32_t{kQpMinRnrTimer} : 0));
+  if (!target) step(QpState::kRts, kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic);
+}
+
 void TestQp::connect(const TestQp& peer, uint32_t send_psn, uint32_t receive_psn) {
   const bool rc = qp_->type() == QpType::kRc, ud = qp_->type() == QpType::kUd;
   attributes.dest_qpn = peer.number();
   attributes.sq_psn = send_psn;
   attributes.rq_psn = receive_psn;
-  const auto step = [&](QpState to, uint32_t mask) {
-    attributes.state = to;
-    if (Outcome done = qp_->modify(attributes, mask | kQpState); !done)
-      throw std::runtime_error(done.error().reason);
-  };
   step(QpState::kInit, kQpPkeyIndex | kQpPort | (ud ? kQpQkey : kQpAccessFlags));
   step(QpState::kRtr,
        ud ? 0 : kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | (rc ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0));

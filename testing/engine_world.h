@@ -86,17 +86,26 @@ class Node final : public engine::Host {
 };
 
 /// A queue pair with queues that are plain lists.
-class TestQp final : public engine::SendQueue,
-                     public engine::ReceiveQueue,
-                     public engine::ReceiveSink,
-                     public engine::QueuePairEvents {
+class TestQp : public engine::SendQueue,
+               public engine::ReceiveQueue,
+               public engine::ReceiveSink,
+               public engine::QueuePairEvents {
  public:
-  TestQp(Node& node, engine::QpType type, uint32_t domain = 1, uint32_t depth = 16);
+  /// What only DC knows: the access key of a target; with how many failed streams an initiator fails.
+  struct Dynamic {
+    uint64_t access_key = 0;
+    uint32_t errored_streams_max = 1;
+  };
+  TestQp(Node& node, engine::QpType type, uint32_t domain = 1, uint32_t depth = 16)
+      : TestQp(node, type, Dynamic{}, domain, depth) {}
+  TestQp(Node& node, engine::QpType type, const Dynamic& dynamic, uint32_t domain = 1, uint32_t depth = 16);
   ~TestQp() override { node_.engine().destroy_queue_pair(qp_); }
 
   /// Connects to `peer` (one way): INIT, RTR, RTS with forgiving limits; `psn` is what this end sends first.
   void connect(const TestQp& peer, uint32_t send_psn = 100, uint32_t receive_psn = 100);
-  engine::QpAttributes attributes;  ///< used by connect; tests change it before
+  /// Makes a DC initiator or target ready.
+  void start();
+  engine::QpAttributes attributes;  ///< used by connect and start; tests change it before
 
   void post(const engine::SendWork& work) {
     sends.push_back(work);
@@ -114,6 +123,8 @@ class TestQp final : public engine::SendQueue,
 
   engine::QueuePair& qp() { return *qp_; }
   uint32_t number() const { return qp_->number(); }
+  /// One transition with the attributes that `mask` names.
+  void step(engine::QpState to, uint32_t mask);
 
   std::vector<engine::SendWork> sends;
   std::deque<engine::ReceiveWork> receives;

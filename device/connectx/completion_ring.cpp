@@ -71,11 +71,12 @@ uint8_t vendor_syndrome_of(engine::Status status) {
       return 0x81;
     case engine::Status::kRnrRetryExceeded:
       return 0x82;
+    case engine::Status::kRemoteAborted:
+      return 0x99;
     case engine::Status::kSuccess:
     case engine::Status::kMemoryWindowBind:
     case engine::Status::kBadResponse:
     case engine::Status::kLocalAccess:
-    case engine::Status::kRemoteAborted:
       return 0;
   }
   return 0;

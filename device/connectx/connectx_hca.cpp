@@ -187,8 +187,11 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
 
 Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& sink) {
   refresh_fault_guard();
-  if (!spec.pd || !spec.send_cq || !spec.receive_cq || !spec.doorbell)
+  const bool target = spec.type == hw::QpType::kDct;
+  if (!spec.pd || !spec.send_cq || !spec.receive_cq || (!spec.doorbell && !target))
     return Error{EINVAL, "a queue pair needs a domain, two completion queues and a doorbell record"};
+  if (target && (!spec.srq || spec.send.entries || spec.receive.entries))
+    return Error{EINVAL, "a DC target has a shared receive queue, and no queues of its own"};
   if (Outcome fits = spec.send.entries ? check_queue(spec.send, "send") : Outcome(Done{}); !fits)
     return fits.error();
   if (Outcome fits = spec.receive.entries ? check_queue(spec.receive, "receive") : Outcome(Done{}); !fits)
@@ -202,7 +205,7 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   engine::QueuePairSpec wanted;
   wanted.type = spec.type;
   wanted.domain = spec.pd->number;
-  wanted.send = &qp->send;
+  wanted.send = target ? nullptr : &qp->send;
   wanted.receive = srq                    ? static_cast<engine::ReceiveQueue*>(&srq->ring)
                    : spec.receive.entries ? &qp->receive
                                           : nullptr;
@@ -210,6 +213,8 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   wanted.sink = qp.get();
   wanted.events = qp.get();
   wanted.send_entries = spec.send.entries;
+  wanted.access_key = spec.access_key;
+  wanted.errored_streams_max = spec.errored_streams_max;
   Expected<engine::QueuePair*> made = engine_.create_queue_pair(wanted);
   if (!made) return made.error();
   qp->queue_pair = *made;
@@ -302,6 +307,10 @@ hw::QpAttributes ConnectxHca::query_qp(hw::Qp* face) {
 
 Expected<uint32_t> ConnectxHca::resting_send_position(hw::Qp* face) {
   return static_cast<QpObject*>(face)->queue_pair->resting_send_position();
+}
+
+Outcome ConnectxHca::reset_stream(hw::Qp* face, uint16_t stream) {
+  return static_cast<QpObject*>(face)->queue_pair->reset_stream(stream);
 }
 
 Outcome ConnectxHca::attach_multicast(hw::Qp* face, const Gid& group) {

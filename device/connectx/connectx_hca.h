@@ -86,6 +86,7 @@ class ConnectxHca final : public hw::Hca {
   Outcome give_back_pacing(uint16_t index) override { return pacing_.give_back(index); }
   hw::QpExtras qp_extras(hw::Qp*) override;
   Outcome change_qp(hw::Qp*, uint32_t mask, const hw::QpExtras&) override;
+  Outcome reset_stream(hw::Qp*, uint16_t stream) override;
 
   Outcome attach_multicast(hw::Qp*, const Gid&) override;
   Outcome detach_multicast(hw::Qp*, const Gid&) override;

@@ -64,8 +64,8 @@ struct ControlSegment {
   Be32 index_opcode;  ///< opmod 31..24, WQE index 23..8, opcode 7..0
   Be32 qpn_ds;        ///< QPN 31..8, size in 16-byte units 5..0
   uint8_t signature;
-  uint8_t reserved[2];
-  uint8_t flags;  ///< fence 7..5, completion 3..2, solicited 1
+  uint8_t stream[2];  ///< of a DC initiator, big-endian
+  uint8_t flags;      ///< fence 7..5, completion 3..2, solicited 1
   Be32 immediate;
 };
 inline constexpr uint8_t kCompletionAlways = 0x08;
@@ -91,10 +91,11 @@ struct DataSegment {
 struct InlineSegment {
   Be32 byte_count;  ///< with kInlineFlag; the bytes follow, padded to 16 together with this word
 };
+/// The address vector of a datagram, or the target of a DC initiator's request.
 struct DatagramSegment {
-  Be32 qkey;
-  uint32_t reserved;
-  Be32 dest_qpn;  ///< bit 31: the extended form, always here
+  Be32 qkey;      ///< or the upper half of the DC access key
+  Be32 key_low;   ///< the lower half of the DC access key
+  Be32 dest_qpn;  ///< or DCT number; bit 31: the extended form, always on an Ethernet port
   uint8_t rate_sl;
   uint8_t fl_mlid;
   Be16 rlid;                 ///< UDP source port for RoCE v2

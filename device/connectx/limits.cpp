@@ -49,6 +49,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.max_mcast_qp_attach = 240;
   limits.max_total_mcast_qp_attach = 1024 * 240;
   limits.max_pkeys = 1;
+  limits.log_max_dci_streams = limits.log_max_dci_errored_streams = 6;
   limits.timestamp_khz = hardware_clock_khz();
   limits.max_send_message_bytes = wire::kMessageBytesMax;
   limits.local_ack_delay = 16;

@@ -41,7 +41,7 @@ QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
       sink(event_sink),
       send_cq(static_cast<CqObject*>(s.send_cq)),
       receive_cq(static_cast<CqObject*>(s.receive_cq)),
-      send(s.send, s.doorbell, s.type == hw::QpType::kUd, send_cq->ring, s.user_index),
+      send(s.send, s.doorbell, s.type, send_cq->ring, s.user_index),
       receive(s.receive, s.doorbell) {
   owner = s.owner;
 }

@@ -88,10 +88,13 @@ engine::SendQueue::Fetch SendRing::fetch(uint32_t index, SendWork& work, uint32_
     // Nothing after this can be believed: end one entry with the reason, then stand still until the next
     // reset.
     broken_ = true;
+    work.destination.stream = 0;
     reason = "the send doorbell record runs ahead of the queue by more than it holds";
     return Fetch::kBad;
   }
   const auto control = read<ControlSegment>(index, 0);
+  if (type_ == hw::QpType::kDci)
+    work.destination.stream = static_cast<uint16_t>(control.stream[0] << 8 | control.stream[1]);
   const uint32_t units = control.qpn_ds & 0x3f;
   const uint32_t size = (units + kUnitsPerBlock - 1) / kUnitsPerBlock;
   if (units == 0 || size > blocks) {
@@ -115,23 +118,24 @@ engine::SendQueue::Fetch SendRing::fetch(uint32_t index, SendWork& work, uint32_
 const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegment& control,
                              SendWork& work) const {
   uint32_t unit = 1;
-  if (datagrams_) {
+  const auto opcode = static_cast<WqeOpcode>(control.index_opcode & 0xff);
+  if (has_address(opcode)) {
     if (units < unit + kDatagramUnits) return kTooShort;
-    if (const char* why = decode_datagram(index, work)) return why;
+    if (const char* why = decode_address(index, work)) return why;
     unit += kDatagramUnits;
   }
   work.immediate = control.immediate.raw();
   bool remote = false, atomic = false;
-  switch (static_cast<WqeOpcode>(control.index_opcode & 0xff)) {
+  switch (opcode) {
     case kOpNop:
       work.opcode = Opcode::kNop;
       return nullptr;
     case kOpUmr:
       work.opcode = Opcode::kKeyUpdate;
-      return datagrams_ ? kNotForDatagrams : nullptr;
+      return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
     case kOpMmo:
       work.opcode = Opcode::kMemoryCopy;
-      return datagrams_ ? kNotForDatagrams : nullptr;
+      return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
     case kOpSend:
       work.opcode = Opcode::kSend;
       break;
@@ -174,12 +178,15 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
   return decode_data(index, unit, units, work);
 }
 
-const char* SendRing::decode_datagram(uint32_t index, SendWork& work) const {
+const char* SendRing::decode_address(uint32_t index, SendWork& work) const {
   const auto segment = read<DatagramSegment>(index, 1);
-  if (!(segment.dest_qpn & kExtendedAv)) return "the address vector is not of the extended form";
+  if (!(segment.dest_qpn & kExtendedAv))
+    return "the address vector is of the compact form, which has no GID: an Ethernet port needs the extended "
+           "one";
   engine::Destination& to = work.destination;
   to.qpn = segment.dest_qpn & 0xffffff;
   to.qkey = segment.qkey;
+  to.access_key = static_cast<uint64_t>(segment.qkey) << 32 | segment.key_low;
   to.service_level = segment.rate_sl & 0xf;
   to.source_gid_index = segment.source_gid_index;
   to.traffic_class = segment.traffic_class;

@@ -18,13 +18,13 @@ class CompletionRing;
 class SendRing final : public engine::SendQueue {
  public:
   /// `memory.entries` basic blocks, a power of two.
-  SendRing(const hw::QueueMemory& memory, const uint32_t* doorbell, bool datagrams,
+  SendRing(const hw::QueueMemory& memory, const uint32_t* doorbell, hw::QpType type,
            CompletionRing& completions, uint32_t user_index)
       : base_(static_cast<const std::byte*>(memory.base)),
         blocks_(memory.entries),
         revocable_(memory.revocable),
         doorbell_(doorbell),
-        datagrams_(datagrams),
+        type_(type),
         completions_(completions),
         user_index_(user_index) {}
 
@@ -46,7 +46,12 @@ class SendRing final : public engine::SendQueue {
   uint32_t waiting(uint32_t index) const;
   const char* decode(uint32_t index, uint32_t units, const ControlSegment& control,
                      engine::SendWork& work) const;
-  const char* decode_datagram(uint32_t index, engine::SendWork& work) const;
+  const char* decode_address(uint32_t index, engine::SendWork& work) const;
+  /// What stays at a DC initiator needs no address.
+  bool has_address(uint8_t opcode) const {
+    const bool stays = opcode == kOpNop || opcode == kOpUmr || opcode == kOpMmo;
+    return type_ == hw::QpType::kUd || (type_ == hw::QpType::kDci && !stays);
+  }
   const char* decode_data(uint32_t index, uint32_t unit, uint32_t units, engine::SendWork& work) const;
   const char* decode_inline(uint32_t index, uint32_t& unit, uint32_t units, uint32_t length,
                             engine::SendWork& work) const;
@@ -55,7 +60,7 @@ class SendRing final : public engine::SendQueue {
   const uint32_t blocks_;
   const bool revocable_;
   const uint32_t* doorbell_;
-  const bool datagrams_;
+  const hw::QpType type_;
   CompletionRing& completions_;
   const uint32_t user_index_;
   std::optional<LocalOperations> local_;

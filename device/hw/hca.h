@@ -122,6 +122,8 @@ struct QpSpec {
     uint32_t* doorbell = nullptr;  ///< [0] receive counter, [1] send counter
     bool signal_all = false;       ///< sq_sig_all, where the device needs to know
     uint32_t user_index = 0;       ///< echoed in completions where the format carries it
+    uint64_t access_key = 0;           ///< of a DC target, which has an SRQ and neither queues nor a doorbell record
+    uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
     void* owner = nullptr;
 };
 
@@ -183,6 +185,7 @@ struct Limits {
     uint32_t max_qp_rd_atomic = 0, max_qp_init_rd_atomic = 0, max_res_rd_atomic = 0;
     uint32_t max_mcast_grp = 0, max_mcast_qp_attach = 0, max_total_mcast_qp_attach = 0;
     uint32_t max_pkeys = 0;
+    uint32_t log_max_dci_streams = 0, log_max_dci_errored_streams = 0;
     uint32_t timestamp_khz = 0;
     uint32_t max_send_message_bytes = 0;
     uint32_t log_max_scheduling_leaves = 0;
@@ -277,6 +280,8 @@ public:
     /// queue indices; the host side then resets its own and the doorbell record.
     virtual Outcome modify_qp(Qp*, const QpAttributes&, uint32_t mask) = 0;
     virtual QpAttributes query_qp(Qp*) = 0;
+    /// Lets work of a failed stream of a DC initiator go again. EINVAL: it has not failed.
+    virtual Outcome reset_stream(Qp*, uint16_t stream) = 0;
     /// Where the send queue of a queue pair in SQD goes on: the running index of the entry, as the device
     /// counts. EINVAL: it is in another state.
     virtual Expected<uint32_t> resting_send_position(Qp*) = 0;

@@ -182,9 +182,12 @@ struct Provider {
   int (*destroy_cq)(CompletionQueue& cq);
   void (*free_cq)(CompletionQueue& cq);
 
-  /// Writes the actual sizes into attributes.cap.
-  QueuePair* (*create_qp)(Context& context, ibv_qp_init_attr_ex& attributes);
+  /// Writes the actual sizes into attributes.cap. `special`: what the provider's own call handed to
+  /// verbatim_create_special_qp, nullptr for the calls of verbs.
+  QueuePair* (*create_qp)(Context& context, ibv_qp_init_attr_ex& attributes, const void* special);
   int (*modify_qp)(QueuePair& qp, const hw::QpAttributes& attributes, uint32_t mask);
+  /// Whether the attributes in `mask` (IBV_QP_*) can be asked for now.
+  int (*check_query_qp)(QueuePair& qp, uint32_t mask);
   int (*destroy_qp)(QueuePair& qp);
   void (*free_qp)(QueuePair& qp);
 
@@ -220,5 +223,10 @@ inline int settle(Context& context, const Outcome& outcome, uint32_t qpn = 0) {
 
 /// Called by a provider library when it is loaded.
 extern "C" __attribute__((visibility("default"))) void verbatim_register_provider(const Provider* provider);
+
+/// For a provider's own way of making queue pairs: as ibv_create_qp_ex, but what IBV_QPT_DRIVER means is for
+/// the provider to say, whose create_qp gets `special`.
+extern "C" __attribute__((visibility("default"))) ibv_qp* verbatim_create_special_qp(
+    ibv_context* context, ibv_qp_init_attr_ex* attributes, const void* special);
 
 }  // namespace verbatim::verbs

@@ -15,7 +15,7 @@ constexpr uint32_t kMask =
     IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 /// Code 0, or why the attributes are refused.
-Error check(Context& context, const ibv_qp_init_attr_ex& attributes) {
+Error check(Context& context, const ibv_qp_init_attr_ex& attributes, bool special) {
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes.pd == nullptr)
     return {EINVAL, "ibv_create_qp: no protection domain"};
   if ((attributes.comp_mask & ~kMask) != 0)
@@ -23,7 +23,8 @@ Error check(Context& context, const ibv_qp_init_attr_ex& attributes) {
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes.create_flags != 0)
     return {EOPNOTSUPP, "ibv_create_qp_ex: create_flags are not supported"};
   const auto type = attributes.qp_type;
-  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD)
+  const bool plain = type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+  if (!plain && !(special && type == IBV_QPT_DRIVER))
     return {EOPNOTSUPP, "ibv_create_qp: queue pairs are of type RC, UC or UD"};
   if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr)
     return {EINVAL, "ibv_create_qp: both completion queues are needed"};
@@ -41,12 +42,12 @@ Error check(Context& context, const ibv_qp_init_attr_ex& attributes) {
   return {};
 }
 
-QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes) {
+QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, const void* special) {
   Context* context = usable(public_context);
   if (context == nullptr) return nullptr;
-  const Error refusal = check(*context, attributes);
+  const Error refusal = check(*context, attributes, special != nullptr);
   if (refusal.code != 0) return refuse_pointer(*context, refusal);
-  QueuePair* qp = context->provider->create_qp(*context, attributes);
+  QueuePair* qp = context->provider->create_qp(*context, attributes, special);
   if (qp == nullptr) return nullptr;
   qp->context = context;
   qp->extended = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
@@ -70,7 +71,7 @@ QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes) 
 }
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
-  QueuePair* qp = create(context, *attributes);
+  QueuePair* qp = create(context, *attributes, nullptr);
   return qp != nullptr ? &qp->qp : nullptr;
 }
 
@@ -88,6 +89,12 @@ const char* check_modify(const ibv_qp_attr& attributes, uint32_t mask) {
 
 void install_qp_operations(verbs_context& verbs) { verbs.create_qp_ex = create_qp_ex; }
 
+extern "C" ibv_qp* verbatim_create_special_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes,
+                                              const void* special) {
+  QueuePair* qp = create(context, *attributes, special);
+  return qp != nullptr ? &qp->qp : nullptr;
+}
+
 }  // namespace verbatim::verbs
 
 using namespace verbatim::verbs;
@@ -100,7 +107,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   std::memcpy(static_cast<void*>(&full), attributes, offsetof(ibv_qp_init_attr, sq_sig_all) + sizeof(int));
   full.comp_mask = IBV_QP_INIT_ATTR_PD;
   full.pd = pd;
-  QueuePair* qp = create(pd->context, full);
+  QueuePair* qp = create(pd->context, full, nullptr);
   if (qp == nullptr) return nullptr;
   attributes->cap = full.cap;
   return &qp->qp;
@@ -123,10 +130,12 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int signed_mask) {
   return 0;
 }
 
-int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int /*attr_mask*/, ibv_qp_init_attr* init) {
+int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int attr_mask, ibv_qp_init_attr* init) {
   Context* context = usable(qp->context);
   if (context == nullptr) return EIO;
-  const QueuePair& pair = *QueuePair::of(qp);
+  QueuePair& pair = *QueuePair::of(qp);
+  if (const int error = context->provider->check_query_qp(pair, static_cast<uint32_t>(attr_mask)))
+    return error;
   *attributes = from_device(context->hca->query_qp(pair.device));
   attributes->cap = pair.cap;
   qp->state = attributes->qp_state;

@@ -36,8 +36,8 @@ bool begin_request(QueuePair& qp, uint8_t opcode, uint32_t immediate) {
   slot.special = 0;
   batch.at = advance(qp, start, sizeof(connectx::ControlSegment));
   batch.units = 1;
-  if (qp.datagrams) {
-    // Written by wr_set_ud_addr, before or after the data.
+  if (qp.addressed && opcode != connectx::kOpUmr && opcode != connectx::kOpMmo) {
+    // Written by wr_set_ud_addr or wr_set_dc_addr, before or after the data.
     batch.at = advance(qp, batch.at, sizeof(connectx::DatagramSegment));
     batch.units += sizeof(connectx::DatagramSegment) / kUnit;
   }
@@ -98,6 +98,22 @@ void wr_set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, uint32_t remote_qpn, uint32_t rem
   write_datagram(qp.block_at(qp.block) + sizeof(connectx::ControlSegment), ah, remote_qpn, remote_qkey);
 }
 
+void wr_set_dc_addr(mlx5dv_qp_ex* ex, ibv_ah* ah, uint32_t target, uint64_t access_key) {
+  QueuePair& qp = QueuePair::of(ex);
+  if (qp.batch.error != 0 || qp.batch.units == 0) return;
+  write_target(qp.block_at(qp.block) + sizeof(connectx::ControlSegment), ah, target, access_key);
+}
+
+void wr_set_dc_addr_stream(mlx5dv_qp_ex* ex, ibv_ah* ah, uint32_t target, uint64_t access_key,
+                           uint16_t stream) {
+  QueuePair& qp = QueuePair::of(ex);
+  if (qp.batch.error != 0 || qp.batch.units == 0) return;
+  auto& control = *reinterpret_cast<connectx::ControlSegment*>(qp.block_at(qp.block));
+  control.stream[0] = static_cast<uint8_t>(stream >> 8);
+  control.stream[1] = static_cast<uint8_t>(stream);
+  wr_set_dc_addr(ex, ah, target, access_key);
+}
+
 void append_element(QueuePair& qp, uint64_t address, uint32_t length, uint32_t lkey) {
   if (length == 0) return;
   qp.batch.at = write_data(qp, qp.batch.at, address, length, lkey);
@@ -150,7 +166,7 @@ void wr_start(ibv_qp_ex* ex) {
   qp.send_lock.lock();
   qp.batch = {};
   // Nothing may be posted before RTS.
-  if (qp.opcodes == 0) qp.batch.error = EINVAL;
+  if (!qp.started) qp.batch.error = EINVAL;
   qp.batch.first_block = qp.block;
   qp.batch.fence_next = qp.fence_next;
 }
@@ -199,7 +215,12 @@ void install_builders(QueuePair& qp, uint64_t flags) {
   if ((flags & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) != 0) ex.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
   if ((flags & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) != 0) ex.wr_atomic_fetch_add = wr_atomic_fetch_add;
   if ((flags & IBV_QP_EX_WITH_LOCAL_INV) != 0) ex.wr_local_inv = wr_local_inv;
-  if (qp.datagrams) ex.wr_set_ud_addr = wr_set_ud_addr;
+  if (qp.dc == DcRole::kInitiator) {
+    qp.direct.ex.wr_set_dc_addr = wr_set_dc_addr;
+    qp.direct.ex.wr_set_dc_addr_stream = wr_set_dc_addr_stream;
+  } else if (qp.addressed) {
+    ex.wr_set_ud_addr = wr_set_ud_addr;
+  }
   ex.wr_set_sge = wr_set_sge;
   ex.wr_set_sge_list = wr_set_sge_list;
   ex.wr_set_inline_data = wr_set_inline_data;

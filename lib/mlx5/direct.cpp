@@ -28,6 +28,23 @@ int check(const mlx5dv_context_attr& wanted) {
 using namespace verbatim;
 using namespace verbatim::mlx5;
 
+namespace {
+
+void tell_dc(const hw::Limits& limits, uint64_t wanted, mlx5dv_context& attributes) {
+  if ((wanted & MLX5DV_CONTEXT_MASK_DC_ODP_CAPS) != 0)
+    attributes.dc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+                             IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+  if ((wanted & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0)
+    attributes.dci_streams_caps = {static_cast<uint8_t>(limits.log_max_dci_streams),
+                                   static_cast<uint8_t>(limits.log_max_dci_errored_streams)};
+  if ((wanted & MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM) != 0) {
+    attributes.max_dc_rd_atom = static_cast<uint64_t>(limits.max_qp_rd_atomic);
+    attributes.max_dc_init_rd_atom = static_cast<uint64_t>(limits.max_qp_init_rd_atomic);
+  }
+}
+
+}  // namespace
+
 extern "C" {
 
 bool mlx5dv_is_supported(ibv_device* device) {
@@ -52,7 +69,7 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {
   constexpr uint64_t kMaxClockAgeNs = 1'000'000'000;
   // What the device lacks is said by zeros: compression, software parsing, striding, tunnels, registers of
-  // their own, flow actions, DC, signatures, streams, cryptography. Left out is what a mask bit
+  // their own, flow actions, signatures, cryptography. Left out is what a mask bit
   // itself would promise: a mapped clock, a LAG, a metadata register.
   constexpr uint64_t kAnswered = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
                                  MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
@@ -88,12 +105,9 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
   clear(MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS, attributes->tunnel_offloads_caps);
   clear(MLX5DV_CONTEXT_MASK_DYN_BFREGS, attributes->max_dynamic_bfregs);
   clear(MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS, attributes->flow_action_flags);
-  clear(MLX5DV_CONTEXT_MASK_DC_ODP_CAPS, attributes->dc_odp_caps);
   clear(MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD, attributes->sig_caps);
-  clear(MLX5DV_CONTEXT_MASK_DCI_STREAMS, attributes->dci_streams_caps);
   clear(MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD, attributes->crypto_caps);
-  clear(MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, attributes->max_dc_rd_atom);
-  clear(MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, attributes->max_dc_init_rd_atom);
+  tell_dc(own(public_context)->hca->limits(), wanted, *attributes);
   if ((wanted & MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH) != 0)
     attributes->max_wr_memcpy_length = size_t{1} << connectx::kLogCopyBytesMax;
   if ((wanted & MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE) != 0)

@@ -49,7 +49,6 @@ REFUSE(_mlx5dv_mkey_check)
 // Others.
 REFUSE_QUIETLY(_mlx5dv_get_export_sizes)
 REFUSE_POINTER(mlx5dv_create_wq)
-REFUSE(mlx5dv_dci_stream_id_reset)
 
 // Software steering.
 REFUSE_POINTER(mlx5dv_dr_action_create_aso)

@@ -219,6 +219,7 @@ using namespace verbatim::mlx5;
 extern "C" {
 
 mlx5dv_qp_ex* mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_ex* qp) {
+  if (qp == nullptr) return nullptr;  // programs hand on what ibv_qp_to_qp_ex gave
   QueuePair& own = QueuePair::of(qp);
   own.direct.owner = &own;
   return &own.direct.ex;

@@ -154,6 +154,9 @@ struct SendSlot {
   uint32_t special;  ///< ibv_wc_opcode of its completion, where the opcode in the entry does not tell; else 0
 };
 
+/// Which end of DC a queue pair is.
+enum class DcRole : uint8_t { kNone, kInitiator, kTarget };
+
 struct QueuePair : verbs::QueuePair {
   // Send queue.
   SpinLock send_lock;
@@ -170,9 +173,11 @@ struct QueuePair : verbs::QueuePair {
   uint32_t user_index = 0;
   uint32_t max_inline = 0;
   uint32_t max_send_sge = 0;
-  uint16_t opcodes = 0;      ///< bit IBV_WR_x: may be posted; none before RTS
+  uint16_t opcodes = 0;      ///< bit IBV_WR_x: ibv_post_send takes it; none before RTS
   uint8_t always_flags = 0;  ///< signal every work request
-  bool datagrams = false;
+  bool addressed = false;  ///< each work request begins with an address: UD and DC initiators
+  bool started = false;    ///< RTS was reached: batches may be built
+  DcRole dc = DcRole::kNone;
   bool fence_next = false;           ///< after a local operation
   std::atomic<bool> exposed{false};  ///< its doorbell is rung by plain stores, too
   // Batch under construction by the ibv_wr_ calls; see builders.cpp.
@@ -282,7 +287,9 @@ int resize_cq(verbs::CompletionQueue& cq, uint32_t entries);
 int widen_cq(CompletionQueue& cq);
 int destroy_cq(verbs::CompletionQueue& cq);
 void free_cq(verbs::CompletionQueue& cq);
-verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes);
+/// `special`: a mlx5dv_qp_init_attr, or nullptr.
+verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes, const void* special);
+int check_query_qp(verbs::QueuePair& qp, uint32_t mask);
 int modify_qp(verbs::QueuePair& qp, const hw::QpAttributes& attributes, uint32_t mask);
 /// What the device has made of the queue pair's state, on the host's side.
 void follow_state(QueuePair& qp, hw::QpState state);

@@ -73,7 +73,7 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   std::byte* const start = qp.block_at(qp.block);
   std::byte* at = advance(qp, start, sizeof(connectx::ControlSegment));
   uint32_t units = 1;
-  if (qp.datagrams) {
+  if (qp.addressed) {
     write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
     at = advance(qp, at, sizeof(connectx::DatagramSegment));
     units += sizeof(connectx::DatagramSegment) / kUnit;

@@ -49,6 +49,7 @@ const verbs::Provider kProvider = {
     .free_cq = free_cq,
     .create_qp = create_qp,
     .modify_qp = modify_qp,
+    .check_query_qp = check_query_qp,
     .destroy_qp = destroy_qp,
     .free_qp = free_qp,
     .create_srq = create_srq,

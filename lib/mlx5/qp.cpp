@@ -71,6 +71,11 @@ bool allocate(QueuePair& qp, verbs::ProtectionDomain& domain, const QueueSizes& 
   return (send == 0 || qp.slots != nullptr) && (receive == 0 || qp.receive_ids != nullptr);
 }
 
+DcRole role_of(const ibv_qp_init_attr_ex& attributes, const mlx5dv_qp_init_attr* special) {
+  if (attributes.qp_type != IBV_QPT_DRIVER) return DcRole::kNone;
+  return special->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT ? DcRole::kTarget : DcRole::kInitiator;
+}
+
 void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const QueueSizes& sizes) {
   qp.blocks = sizes.send_blocks;
   qp.depth = sizes.send_depth;
@@ -79,7 +84,8 @@ void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const
   qp.receive_entries = sizes.receive_entries;
   qp.receive_stride = sizes.receive_stride;
   qp.max_receive_sge = sizes.receive_sge;
-  qp.datagrams = attributes.qp_type == IBV_QPT_UD;
+  qp.addressed = attributes.qp_type == IBV_QPT_UD || qp.dc == DcRole::kInitiator;
+  qp.direct.owner = &qp;
   qp.always_flags = attributes.sq_sig_all != 0 ? connectx::kCompletionAlways : 0;
   if (attributes.srq != nullptr) qp.srq = &SharedReceiveQueue::of(attributes.srq);
 }
@@ -102,6 +108,15 @@ hw::QpSpec describe(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, verbs:
   return spec;
 }
 
+void describe_dc(const QueuePair& qp, const mlx5dv_qp_init_attr& special, hw::QpSpec& spec) {
+  const mlx5dv_dc_init_attr& dc = special.dc_init_attr;
+  spec.type = qp.dc == DcRole::kTarget ? hw::QpType::kDct : hw::QpType::kDci;
+  if (qp.dc == DcRole::kTarget)
+    spec.access_key = dc.dct_access_key;
+  else if ((special.comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0)
+    spec.errored_streams_max = 1u << dc.dci_streams.log_num_errored;
+}
+
 void clean_cqs(QueuePair& qp) {
   auto& send_cq = CompletionQueue::of(qp.qp.send_cq);
   auto& receive_cq = CompletionQueue::of(qp.qp.recv_cq);
@@ -116,6 +131,7 @@ void reset_host_state(QueuePair& qp) {
   qp.tail = 0;
   qp.fence_next = false;
   qp.opcodes = 0;
+  qp.started = false;
   qp.takes_receives = false;
   qp.receive_head = 0;
   qp.receive_tail = 0;
@@ -126,13 +142,21 @@ void reset_host_state(QueuePair& qp) {
 void open_queues(QueuePair& qp, hw::QpState state) {
   const std::scoped_lock guard(qp.send_lock, qp.receive_lock);
   if (state == hw::QpState::kInit) qp.takes_receives = true;
-  if (state == hw::QpState::kRts) qp.opcodes = opcodes_of(qp.qp.qp_type);
+  if (state != hw::QpState::kRts) return;
+  qp.started = true;
+  // Requests of a DC initiator are posted by the ibv_wr_ calls, which alone can name a target.
+  if (qp.dc == DcRole::kNone) qp.opcodes = opcodes_of(qp.qp.qp_type);
 }
 
 }  // namespace
 
-verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes) {
-  auto sizes = plan_queues(attributes.qp_type, attributes.cap, attributes.srq != nullptr);
+verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes, const void* extra) {
+  const auto* special = static_cast<const mlx5dv_qp_init_attr*>(extra);
+  const DcRole role = role_of(attributes, special);
+  // A DC target has no queues of its own.
+  auto sizes = role == DcRole::kTarget
+                   ? Expected<QueueSizes>(QueueSizes{})
+                   : plan_queues(attributes.qp_type, attributes.cap, attributes.srq != nullptr);
   if (!sizes) return verbs::refuse_pointer(context, sizes.error());
   const bool builders = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   const uint64_t operations = operations_of(opcodes_of(attributes.qp_type));
@@ -144,6 +168,7 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   auto qp = std::unique_ptr<QueuePair>(new (std::nothrow) QueuePair);
   if (qp == nullptr || !allocate(*qp, domain, *sizes))
     return verbs::refuse_pointer(context, ENOMEM, "no memory for a queue pair");
+  qp->dc = role;
   fill_host_state(*qp, attributes, *sizes);
   if (domain.thread_domain != nullptr) {
     qp->send_lock.disable();
@@ -153,7 +178,9 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   QueuePairTable& table = ContextState::of(context).queue_pairs;
   if (!table.add(*qp, qp->user_index))
     return verbs::refuse_pointer(context, ENOMEM, "all queue pairs are in use");
-  auto device = context.hca->create_qp(describe(*qp, attributes, domain));
+  hw::QpSpec spec = describe(*qp, attributes, domain);
+  if (role != DcRole::kNone) describe_dc(*qp, *special, spec);
+  auto device = context.hca->create_qp(spec);
   if (!device) {
     table.remove(qp->user_index);
     return verbs::refuse_pointer(context, device.error());
@@ -162,6 +189,7 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   qp->number = qp->device->number;
   // All of them: released programs use some that they have not asked for.
   if (builders) install_builders(*qp, operations);
+  if (role == DcRole::kTarget) return qp.release();
   attributes.cap = {sizes->send_depth, sizes->receive_entries, sizes->send_sge, sizes->receive_sge,
                     sizes->inline_bytes};
   return qp.release();
@@ -175,11 +203,23 @@ int modify_qp(verbs::QueuePair& base, const hw::QpAttributes& attributes, uint32
   return 0;
 }
 
+// A DC target can be asked once it takes messages, and for what it has.
+int check_query_qp(verbs::QueuePair& base, uint32_t mask) {
+  constexpr uint32_t kTargetHas = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_MIN_RNR_TIMER |
+                                  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_PKEY_INDEX;
+  auto& qp = static_cast<QueuePair&>(base);
+  if (qp.dc != DcRole::kTarget || ((mask & ~kTargetHas) == 0 && qp.qp.state == IBV_QPS_RTR)) return 0;
+  return verbs::refuse(*qp.context, EINVAL,
+                       "ibv_query_qp: a DC target has no such attributes, or is not in RTR", qp.number);
+}
+
 void follow_state(QueuePair& qp, hw::QpState state) {
   if (state == hw::QpState::kReset)
     reset_host_state(qp);
   else
     open_queues(qp, state);
+  // As if it were made only now.
+  if (qp.dc == DcRole::kTarget && state == hw::QpState::kRtr) qp.qp.qp_num = qp.number;
 }
 
 int destroy_qp(verbs::QueuePair& base) {

@@ -17,7 +17,8 @@ uint32_t overhead(ibv_qp_type type) {
   constexpr uint32_t kUpdate = sizeof(connectx::UmrControlSegment) + sizeof(connectx::UmrKeySegment);
   constexpr uint32_t kAtomic = sizeof(connectx::RemoteSegment) + sizeof(connectx::AtomicSegment);
   if (type == IBV_QPT_UD) return kControl + sizeof(connectx::DatagramSegment);
-  return kControl + std::max(kUpdate, kAtomic);
+  const uint32_t address = type == IBV_QPT_DRIVER ? sizeof(connectx::DatagramSegment) : 0;
+  return kControl + std::max(kUpdate, address + kAtomic);
 }
 
 Outcome plan_send(ibv_qp_type type, const ibv_qp_cap& cap, QueueSizes& sizes) {

@@ -21,6 +21,7 @@ struct QueueSizes {
 
 /// Rounds what is asked for up as a ConnectX's library does: every send work request may take as many blocks
 /// as the longest one of its type. EINVAL: does not fit.
+/// IBV_QPT_DRIVER stands for a DC initiator.
 Expected<QueueSizes> plan_queues(ibv_qp_type type, const ibv_qp_cap& cap, bool shared_receive);
 
 /// Bytes of a shared receive queue's entry.

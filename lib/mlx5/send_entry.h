@@ -67,6 +67,12 @@ inline void write_datagram(std::byte* at, const ibv_ah* ah, uint32_t remote_qpn,
   segment.qkey = remote_qkey;
 }
 
+/// The same for a request of a DC initiator.
+inline void write_target(std::byte* at, const ibv_ah* ah, uint32_t target, uint64_t access_key) {
+  write_datagram(at, ah, target, static_cast<uint32_t>(access_key >> 32));
+  reinterpret_cast<connectx::DatagramSegment*>(at)->key_low = static_cast<uint32_t>(access_key);
+}
+
 inline std::byte* write_data(const QueuePair& qp, std::byte* at, uint64_t address, uint32_t length,
                              uint32_t lkey) {
   auto& segment = *reinterpret_cast<connectx::DataSegment*>(at);

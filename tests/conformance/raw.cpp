@@ -367,7 +367,10 @@ TEST(RawObjects, QueuePairFlagsByType) {
   EXPECT_EQ(
       error_of(kFlags, MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE | MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE, 0),
       EINVAL);
-  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_TUNNEL_OFFLOADS, 0), EOPNOTSUPP);
+  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC, 0), 0) << "means others";
+  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_TUNNEL_OFFLOADS, 0), EINVAL);
+  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE, 0), EINVAL);
+  EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_SIG_PIPELINING, 0), EOPNOTSUPP);
   EXPECT_EQ(error_of(kFlags, MLX5DV_QP_CREATE_OOO_DP, 0), 0) << "an order that nobody can tell";
   EXPECT_EQ(error_of(kFlags, 1u << 20, 0), EINVAL);
   EXPECT_EQ(error_of(1u << 20, 0, 0), EINVAL);

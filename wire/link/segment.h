@@ -19,7 +19,12 @@ inline int32_t psn_distance(uint32_t a, uint32_t b) { return static_cast<int32_t
 inline uint32_t psn_add(uint32_t psn, uint32_t n) { return (psn + n) & kPsnMask; }
 
 /// The service of the sending queue pair (BTH opcode bits 7..5).
-enum class Transport : uint8_t { kRc, kUc, kUd };
+enum class Transport : uint8_t { kRc, kUc, kUd, kDc };
+
+/// What is sent is acknowledged, or sent again.
+inline bool is_reliable(Transport transport) {
+  return transport == Transport::kRc || transport == Transport::kDc;
+}
 
 /// What a segment asks for or answers (BTH opcode bits 4..0, apart from its position in the message).
 enum class Operation : uint8_t {
@@ -30,7 +35,8 @@ enum class Operation : uint8_t {
   kCompareSwap,
   kFetchAdd,
   kAtomicResponse,
-  kAck,  ///< positive, RNR or negative: see `syndrome`
+  kAck,         ///< positive, RNR or negative: see `syndrome`
+  kDisconnect,  ///< a DC initiator ends its connection; not answered
 };
 
 /// Properties of a segment.
@@ -44,6 +50,7 @@ enum SegmentFlag : uint16_t {
   kPlaced = 1 << 6,      ///< the payload was already put in place by direct access; `length` counts it
   kAcknowledges =
       1 << 7,  ///< a request that also acknowledges: `ack_psn` (not together with immediate data or a key)
+  kOpens = 1 << 8,  ///< transport kDc: nothing of this connection is outstanding before it
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.
@@ -64,8 +71,8 @@ enum Syndrome : uint8_t {
 /// One unit of transfer between two queue pairs, in host form: a whole message on the same host, one packet
 /// on an Ethernet wire. Links serialise it; transports see only this.
 ///
-/// Fields without an initial value mean something only with the operation or transport named beside them: a segment is
-/// made for every message, and clearing all of it would cost more than the rest of a small one.
+/// Fields without an initial value mean something only with the operation or transport named beside them: a
+/// segment is made for every message, and clearing all of it would cost more than the rest of a small one.
 struct Segment {
   Operation operation{};
   Transport transport{};
@@ -80,9 +87,9 @@ struct Segment {
                           ///< used some in between
   uint32_t packets = 1;   ///< PSNs that it takes: length / path MTU, rounded up, at least 1
   uint32_t length = 0;    ///< payload bytes of this segment
-  uint32_t immediate = 0;  ///< immediate data (as the program gave it, network order) or R_Key
-  uint32_t ack_psn = 0;    ///< with kAcknowledges: newest PSN received in order
-  uint32_t msn = 0;        ///< kAck and responses
+  uint32_t immediate = 0;     ///< immediate data (as the program gave it, network order) or R_Key
+  uint32_t ack_psn = 0;       ///< with kAcknowledges: newest PSN received in order
+  uint32_t msn = 0;           ///< kAck and responses
   uint32_t total_length = 0;  ///< requests: of the whole message (RETH DMA length)
   bool has_grh = false;
   // RETH: kWrite, kReadRequest, kCompareSwap, kFetchAdd
@@ -98,6 +105,10 @@ struct Segment {
   uint8_t hop_limit;
   GidType gid_type;
   Gid source_gid, dest_gid;
+  // Transport kDc
+  uint64_t access_key;
+  uint32_t
+      connection;  ///< which of the initiator's process: a later one has a later number; answers repeat it
 
   bool has(SegmentFlag f) const { return (flags & f) != 0; }
 };

@@ -40,11 +40,15 @@ constexpr uint8_t kOperationForms[] = {
     kHasRemote | kHasAtomic,  // kFetchAdd
     kHasAtomic,               // kAtomicResponse
     0,                        // kAck
+    0,                        // kDisconnect
 };
-static_assert(sizeof kOperationForms == static_cast<size_t>(Operation::kAck) + 1);
+static_assert(sizeof kOperationForms == static_cast<size_t>(Operation::kDisconnect) + 1);
+
+constexpr uint8_t kTransportForms[] = {0, 0, kHasDatagram, kHasConnection};
+static_assert(sizeof kTransportForms == static_cast<size_t>(Transport::kDc) + 1);
 
 uint8_t needed_form(Operation operation, Transport transport) {
-  return kOperationForms[static_cast<uint8_t>(operation)] | (transport == Transport::kUd ? kHasDatagram : 0);
+  return kOperationForms[static_cast<uint8_t>(operation)] | kTransportForms[static_cast<uint8_t>(transport)];
 }
 
 }  // namespace
@@ -61,11 +65,13 @@ uint32_t head_bytes(uint8_t form) {
   if (form & kHasRemote) bytes += sizeof(RemoteExt);
   if (form & kHasAtomic) bytes += sizeof(AtomicExt);
   if (form & kHasDatagram) bytes += sizeof(DatagramExt);
+  if (form & kHasConnection) bytes += sizeof(ConnectionExt);
   return bytes;
 }
 
 void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
-  // In place: copied from elsewhere it would be read back right after it was written, which stalls a processor.
+  // In place: copied from elsewhere it would be read back right after it was written, which stalls a
+  // processor.
   auto* header = reinterpret_cast<EntryHeader*>(at);
   header->slots = slots;
   header->operation = static_cast<uint8_t>(s.operation);
@@ -85,12 +91,14 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   if (form & kHasDatagram)
     put(at, DatagramExt{s.qkey, s.flow_label, s.traffic_class, s.hop_limit, static_cast<uint8_t>(s.gid_type),
                         s.has_grh, 0, s.source_gid, s.dest_gid});
+  if (form & kHasConnection) put(at, ConnectionExt{s.access_key, s.connection, 0});
 }
 
 bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   const uint8_t transport = header.form & kTransportMask;
-  if (header.operation > static_cast<uint8_t>(Operation::kAck) ||
-      transport > static_cast<uint8_t>(Transport::kUd))
+  if (header.operation > static_cast<uint8_t>(Operation::kDisconnect)) return false;
+  if (header.operation == static_cast<uint8_t>(Operation::kDisconnect) &&
+      transport != static_cast<uint8_t>(Transport::kDc))
     return false;
   s.operation = static_cast<Operation>(header.operation);
   s.transport = static_cast<Transport>(transport);
@@ -133,6 +141,11 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
     s.has_grh = ext.has_grh != 0;
     s.source_gid = ext.source_gid;
     s.dest_gid = ext.dest_gid;
+  }
+  if (header.form & kHasConnection) {
+    const auto ext = take<ConnectionExt>(at);
+    s.access_key = ext.access_key;
+    s.connection = ext.connection;
   }
   return true;
 }

@@ -36,6 +36,7 @@ enum EntryForm : uint8_t {
   kHasAtomic = 0x10,
   kHasDatagram = 0x20,
   kPulled = 0x40,
+  kHasConnection = 0x80,
 };
 
 struct SequenceExt {
@@ -54,8 +55,12 @@ struct DatagramExt {
   uint32_t reserved;
   Gid source_gid, dest_gid;
 };
-static_assert(sizeof(SequenceExt) == 16 && sizeof(RemoteExt) == 16 && sizeof(AtomicExt) == 16 &&
-              sizeof(DatagramExt) == 48);
+struct ConnectionExt {
+  uint64_t access_key;
+  uint32_t connection, reserved;
+};
+static_assert(sizeof(ConnectionExt) == 16 && sizeof(SequenceExt) == 16 && sizeof(RemoteExt) == 16 &&
+              sizeof(AtomicExt) == 16 && sizeof(DatagramExt) == 48);
 
 /// A piece of the sender's memory in a pulled entry.
 struct PulledPiece {

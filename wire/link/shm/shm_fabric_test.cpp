@@ -59,13 +59,16 @@ Segment full_segment(Operation operation, Transport transport) {
   s.has_grh = true;
   s.source_gid.bytes[3] = 4;
   s.dest_gid.bytes[15] = 16;
+  s.access_key = 0x0123456789abcdef;
+  s.connection = 0x89abcdef;
   return s;
 }
 
 TEST_F(ShmLink, EveryKindOfSegmentArrivesWithItsFields) {
   ASSERT_NE(nullptr, way);
-  for (int operation = 0; operation <= static_cast<int>(Operation::kAck); operation++)
-    for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd}) {
+  for (int operation = 0; operation <= static_cast<int>(Operation::kDisconnect); operation++)
+    for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kDc}) {
+      if (operation == static_cast<int>(Operation::kDisconnect) && transport != Transport::kDc) continue;
       const Segment s = full_segment(static_cast<Operation>(operation), transport);
       b.inbox.arrivals.clear();
       ASSERT_EQ(SendResult::kAccepted, way->send(s, nullptr, 0, false, nullptr));
@@ -102,6 +105,10 @@ TEST_F(ShmLink, EveryKindOfSegmentArrivesWithItsFields) {
         EXPECT_TRUE(got.has_grh);
         EXPECT_EQ(s.source_gid, got.source_gid);
         EXPECT_EQ(s.dest_gid, got.dest_gid);
+      }
+      if (transport == Transport::kDc) {
+        EXPECT_EQ(s.access_key, got.access_key);
+        EXPECT_EQ(s.connection, got.connection);
       }
     }
 }

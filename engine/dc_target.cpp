@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "engine/dc_target.h"
+
+#include <mutex>
+
+#include "engine/engine.h"
+#include "engine/queue_pair.h"
+
+namespace verbatim::engine {
+
+using wire::Segment;
+
+namespace {
+
+constexpr uint32_t kLooksForRoom = 64;  ///< initiators asked whether they can be forgotten
+
+/// Connections are numbered in the order in which their process made them.
+bool is_later(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
+
+}  // namespace
+
+bool DcTarget::on_request(wire::Channel& from, const Segment& segment, wire::Payload& payload,
+                          Segment* answer) {
+  const Key key{&from, segment.src_qpn};
+  std::lock_guard<SpinLock> hold(lock_);
+  if (segment.operation == wire::Operation::kDisconnect) {
+    disconnect(key, segment.connection);
+    return false;
+  }
+  Initiator* initiator = find(key);
+  if (!initiator || initiator->responder.connection() != segment.connection)
+    initiator = connect(key, segment);
+  if (!initiator) return Engine::answer_nobody(from, segment, answer);
+  return initiator->responder.on_request(from, segment, payload, answer);
+}
+
+DcTarget::Initiator* DcTarget::find(const Key& key) {
+  if (!initiators_.empty() && initiators_.front().key == key) return &initiators_.front();
+  const auto place = places_.find(key);
+  if (place == places_.end()) return nullptr;
+  initiators_.splice(initiators_.begin(), initiators_, place->second);
+  return &initiators_.front();
+}
+
+// The initiator whose connection the segment belongs to; nullptr: none that could be known.
+DcTarget::Initiator* DcTarget::connect(const Key& key, const Segment& segment) {
+  if (segment.transport != wire::Transport::kDc || !segment.has(wire::kOpens) || qp_.state() != QpState::kRtr)
+    return nullptr;
+  Initiator* initiator = find(key);
+  if (initiator) {
+    if (!is_later(segment.connection, initiator->responder.connection())) return nullptr;
+  } else {
+    if (initiators_.size() >= kInitiatorsMax && !make_room()) return nullptr;
+    initiator = &initiators_.emplace_front(engine_, qp_, key);
+    places_.emplace(key, initiators_.begin());
+  }
+  initiator->responder.reconnect(key.qpn, segment.connection, segment.base_psn);
+  return initiator;
+}
+
+bool DcTarget::make_room() {
+  auto at = initiators_.end();
+  for (uint32_t looks = 0; looks < kLooksForRoom && at != initiators_.begin(); looks++) {
+    --at;
+    if (!at->responder.is_idle()) continue;
+    erase(at);
+    return true;
+  }
+  return false;
+}
+
+// One that still owes something stays until room is needed.
+void DcTarget::disconnect(const Key& key, uint32_t connection) {
+  Initiator* initiator = find(key);
+  if (!initiator || initiator->responder.connection() != connection) return;
+  initiator->responder.reconnect(key.qpn, connection, 0);
+  if (initiator->responder.is_idle()) erase(initiators_.begin());
+}
+
+void DcTarget::erase(Initiators::iterator at) {
+  places_.erase(at->key);
+  initiators_.erase(at);
+}
+
+bool DcTarget::send_owed() {
+  std::lock_guard<SpinLock> hold(lock_);
+  bool room = true;
+  for (Initiator& initiator : initiators_)
+    if (initiator.responder.may_owe()) room &= initiator.responder.send_owed();
+  return room;
+}
+
+// The engine's list of those that owe answers must not name them any more: it is not in use meanwhile.
+void DcTarget::forget(wire::Channel& gone) {
+  std::lock_guard<SpinLock> hold(lock_);
+  for (auto at = initiators_.begin(); at != initiators_.end();) {
+    const auto next = std::next(at);
+    if (at->key.channel == &gone) {
+      at->responder.reconnect(at->key.qpn, at->responder.connection(), 0);
+      if (at->responder.is_idle()) erase(at);
+    }
+    at = next;
+  }
+}
+
+void DcTarget::close() {
+  std::lock_guard<SpinLock> hold(lock_);
+  for (Initiator& initiator : initiators_) initiator.responder.reconnect(initiator.key.qpn, 0, 0);
+  places_.clear();
+  initiators_.clear();
+}
+
+size_t DcTarget::initiators() {
+  std::lock_guard<SpinLock> hold(lock_);
+  return initiators_.size();
+}
+
+}  // namespace verbatim::engine

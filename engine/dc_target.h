@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The receiving side of a DC target: a responder for each initiator that is connected to it.
+//
+// An initiator is the process behind a channel and a queue pair number there. Its state begins with a request
+// that opens a connection (nothing of it is outstanding before), and is forgotten when the initiator
+// disconnects, when its process ends, and when room is needed while it is idle. A later connection of an
+// initiator takes the place of the former one.
+
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+
+#include "base/spinlock.h"
+#include "engine/responder.h"
+#include "wire/link/channel.h"
+
+namespace verbatim::engine {
+
+class DcTarget {
+ public:
+  static constexpr size_t kInitiatorsMax = 4096;  ///< whose state is kept
+
+  DcTarget(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
+
+  /// As Responder::on_request.
+  bool on_request(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
+                  wire::Segment* answer);
+  /// As Responder::send_owed, for all of them.
+  bool send_owed();
+  /// The process behind the channel is gone.
+  void forget(wire::Channel& gone);
+  /// Nothing comes any more: messages that have begun end with an error.
+  void close();
+  size_t initiators();
+
+ private:
+  struct Key {
+    wire::Channel* channel;
+    uint32_t qpn;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return std::hash<const void*>()(key.channel) ^ (size_t{key.qpn} * 0x9e3779b97f4a7c15u >> 16);
+    }
+  };
+  struct Initiator {
+    Initiator(Engine& engine, QueuePair& qp, const Key& k) : key(k), responder(engine, qp, true) {}
+    Key key;
+    Responder responder;
+  };
+  using Initiators = std::list<Initiator>;
+
+  Initiator* find(const Key& key);
+  Initiator* connect(const Key& key, const wire::Segment& segment);
+  bool make_room();
+  void disconnect(const Key& key, uint32_t connection);
+  void erase(Initiators::iterator at);
+
+  Engine& engine_;
+  QueuePair& qp_;
+  SpinLock lock_;          ///< before those of the responders
+  Initiators initiators_;  ///< the one heard of last in front
+  std::unordered_map<Key, Initiators::iterator, Hash> places_;
+};
+
+}  // namespace verbatim::engine
