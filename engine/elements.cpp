@@ -68,7 +68,8 @@ Refusal Elements::window(uint64_t offset, uint64_t length, Window& out) const {
     }
     for (uint64_t done = 0; done < bytes && !full;) {
       wire::Piece piece;
-      if (Refusal why = keys_.translate(list_[i].lkey, domain_, need_, address + done, bytes - done, piece))
+      if (Refusal why =
+              keys_.translate(list_[i].lkey, domain_, need_, address + done, bytes - done, piece, queue_))
         return why;
       full = piece.length == 0 || !append(out, piece);
       done += piece.length;
@@ -81,7 +82,8 @@ Refusal Elements::load(uint64_t offset, void* to, uint64_t length) const {
   return each(offset, length, [&](uint32_t i, uint64_t into, uint64_t bytes, uint64_t done) -> Refusal {
     char* here = static_cast<char*>(to) + done;
     const uint64_t address = list_[i].address + into;
-    if (!(inline_mask_ >> i & 1)) return keys_.load(list_[i].lkey, domain_, need_, address, here, bytes);
+    if (!(inline_mask_ >> i & 1))
+      return keys_.load(list_[i].lkey, domain_, need_, address, here, bytes, queue_);
     return fault_copy(here, reinterpret_cast<const void*>(address), bytes)
                ? nullptr
                : "inline data of the work request is gone";
@@ -99,7 +101,7 @@ Refusal Elements::store(uint64_t offset, const void* from, uint64_t length, bool
   return each(offset, length, [&](uint32_t i, uint64_t into, uint64_t bytes, uint64_t done) {
     const bool ends = into + bytes == list_[i].length || (last && done + bytes == length);
     return keys_.store(list_[i].lkey, domain_, need_, list_[i].address + into,
-                       static_cast<const char*>(from) + done, bytes, ends);
+                       static_cast<const char*>(from) + done, bytes, ends, queue_);
   });
 }
 

@@ -21,10 +21,16 @@ struct Window {
 /// element may be any number of pieces: they are handed out a window at a time. Used inside an AccessScope.
 class Elements {
  public:
-  /// `need`: rights besides reading. Bit i of `inline_mask`: element i needs no key.
+  /// `need`: rights besides reading. Bit i of `inline_mask`: element i needs no key. `queue`: see KeyTable.
   Elements(const KeyTable& keys, uint32_t domain, uint32_t need, const Sge* list, uint32_t count,
-           uint32_t inline_mask = 0)
-      : keys_(keys), domain_(domain), need_(need), list_(list), count_(count), inline_mask_(inline_mask) {}
+           uint32_t inline_mask = 0, uint32_t queue = 0)
+      : keys_(keys),
+        domain_(domain),
+        need_(need),
+        queue_(queue),
+        list_(list),
+        count_(count),
+        inline_mask_(inline_mask) {}
 
   /// The pieces of the bytes [offset, offset + length), from the first byte on as far as they fit. No bytes:
   /// they are not in memory as the wire has them, so they have to be loaded or stored.
@@ -41,7 +47,7 @@ class Elements {
   Refusal each(uint64_t offset, uint64_t length, const Visit& visit) const;
 
   const KeyTable& keys_;
-  const uint32_t domain_, need_;
+  const uint32_t domain_, need_, queue_;
   const Sge* list_;
   const uint32_t count_, inline_mask_;
 };

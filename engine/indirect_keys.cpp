@@ -32,9 +32,10 @@ Refusal check_target(const KeyView& view, uint32_t domain, uint32_t need, uint64
 }
 
 Refusal check_special(KeyView view, uint32_t depth, uint32_t domain, uint32_t need, uint64_t address,
-                      uint64_t length) {
+                      uint64_t length, uint32_t queue) {
   if (view.access & kFreeKey)
     return "the memory key is free: no work request has given it memory, or one took it";
+  if ((view.access & kBound) && view.queue != queue) return "the memory key is bound to another queue pair";
   view.length = wire_length(view, KeyTable::layout_of(view));
   return depth == 0 ? check_key(view, domain, need, address, length)
                     : check_target(view, domain, need, address, length);
@@ -51,6 +52,7 @@ Refusal KeyTable::follow(const KeyView& view, Step& step) const {
   step.key = part.key;
   step.need = step.need & kWriteRights ? static_cast<uint32_t>(kLocalWrite) : 0u;
   step.address = part.address;
+  step.queue = 0;
   step.length = std::min(step.length, part.length);
   return nullptr;
 }
@@ -58,9 +60,10 @@ Refusal KeyTable::follow(const KeyView& view, Step& step) const {
 Refusal KeyTable::translate_special(KeyView& view, Step step, wire::Piece& piece) const {
   for (uint32_t depth = 0;; depth++) {
     if (depth > kIndirectionMax) return kTooDeep;
-    if (depth > 0 && !read_key(published_, step.key, view))
+    if (depth > 0 && !read(step.key, view))
       return "a memory key that the indirect key stands for does not exist";
-    if (Refusal why = check_special(view, depth, step.domain, step.need, step.address, step.length))
+    if (Refusal why =
+            check_special(view, depth, step.domain, step.need, step.address, step.length, step.queue))
       return why;
     if (view.access & kNullRegion) {
       piece = {step.need & kWriteRights ? null_sink() : null_source(), step.length};
@@ -100,7 +103,7 @@ class KeyTable::TransformedMemory final : public DataTransform::Memory {
       const uint64_t bytes = std::min(length, part.length);
       const uint32_t need = from ? static_cast<uint32_t>(kLocalWrite) : 0u;
       if (Refusal why =
-              keys_.copy({part.key, view_.domain, need, part.address, bytes}, to, from, false, depth_))
+              keys_.copy({part.key, view_.domain, need, part.address, bytes, 0}, to, from, false, depth_))
         return why;
       if (to) to += bytes;
       if (from) from += bytes;
@@ -121,10 +124,12 @@ Refusal KeyTable::copy_special(Step& step, std::byte* to, const std::byte* from,
                                uint32_t depth) const {
   if (depth >= kIndirectionMax) return kTooDeep;
   KeyView view;
-  if (!read_key(published_, step.key, view)) return "no memory region has this key";
-  if (Refusal why = check_special(view, depth, step.domain, step.need, step.address, step.length)) return why;
+  if (!read(step.key, view)) return "no memory region has this key";
+  if (Refusal why = check_special(view, depth, step.domain, step.need, step.address, step.length, step.queue))
+    return why;
   const KeyLayout* layout = layout_of(view);
-  if (layout && layout->transform()) {
+  if (!layout) return kEnds;
+  if (layout->transform()) {
     DataTransform& transform = *layout->transform();
     TransformedMemory memory(*this, view, *layout, depth + 1);
     const uint64_t offset = step.address - view.start;
@@ -141,7 +146,8 @@ Refusal KeyTable::copy_special(Step& step, std::byte* to, const std::byte* from,
 Refusal KeyTable::copy(Step step, std::byte* to, const std::byte* from, bool last, uint32_t depth) const {
   while (step.length > 0) {
     wire::Piece piece;
-    if (Refusal why = translate(step.key, step.domain, step.need, step.address, step.length, piece))
+    if (Refusal why =
+            translate(step.key, step.domain, step.need, step.address, step.length, piece, step.queue))
       return why;
     uint64_t moved = piece.length;
     if (moved == 0) {
@@ -160,18 +166,19 @@ Refusal KeyTable::copy(Step step, std::byte* to, const std::byte* from, bool las
 }
 
 Refusal KeyTable::load(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, void* to,
-                       uint64_t length) const {
-  return copy({key, domain, need, address, length}, static_cast<std::byte*>(to), nullptr, false, 0);
+                       uint64_t length, uint32_t queue) const {
+  return copy({key, domain, need, address, length, queue}, static_cast<std::byte*>(to), nullptr, false, 0);
 }
 
 Refusal KeyTable::store(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, const void* from,
-                        uint64_t length, bool last) const {
-  return copy({key, domain, need, address, length}, nullptr, static_cast<const std::byte*>(from), last, 0);
+                        uint64_t length, bool last, uint32_t queue) const {
+  return copy({key, domain, need, address, length, queue}, nullptr, static_cast<const std::byte*>(from), last,
+              0);
 }
 
 uint32_t KeyTable::data_errors(uint32_t key) const {
   KeyView view;
-  const KeyLayout* layout = read_key(published_, key, view) ? layout_of(view) : nullptr;
+  const KeyLayout* layout = read(key, view) ? layout_of(view) : nullptr;
   return layout && layout->transform() ? layout->transform()->errors() : 0;
 }
 
@@ -196,14 +203,22 @@ Refusal KeyTable::update(uint32_t key, uint32_t domain, KeyChange& change) {
     if (!(view.access & kUpdatable))
       return "the key to change is a memory region's, which work requests leave alone";
     if (view.domain != domain) return "the key to change belongs to another protection domain";
+    if (change.bound_to && (view.access & kBound) && view.queue != *change.bound_to)
+      return "the key to change is bound to another queue pair";
     const bool is_free = (view.access & kFreeKey) != 0;
     if (change.must == KeyChange::Must::kBeFree && !is_free) return "the key to change is not free";
     if (change.must == KeyChange::Must::kBeInUse && is_free) return "the key to change is free";
     if (change.layout && !(view.access & kIndirect))
       return "the key to change does not stand for a list of ranges";
-    Spec spec{view.domain, (view.access & ~change.access_mask) | (change.access & change.access_mask),
-              view.start, view.length, view.address};
+    Spec spec{view.domain,  (view.access & ~change.access_mask) | (change.access & change.access_mask),
+              view.start,   view.length,
+              view.address, view.queue};
     if (change.free) spec.access = *change.free ? spec.access | kFreeKey : spec.access & ~kFreeKey;
+    if (change.free && *change.free) change.queue = 0;
+    if (change.queue) {
+      spec.queue = *change.queue;
+      spec.access = spec.queue ? spec.access | kBound : spec.access & ~kBound;
+    }
     if (change.start) spec.start = *change.start;
     if (change.length) spec.length = *change.length;
     const uint32_t renamed = change.variant ? (view.key & ~0xffu) | *change.variant : view.key;
@@ -217,14 +232,15 @@ Refusal KeyTable::update(uint32_t key, uint32_t domain, KeyChange& change) {
   return nullptr;
 }
 
-Refusal KeyTable::invalidate_for_peer(uint32_t key, uint32_t domain) {
+Refusal KeyTable::invalidate_for_peer(uint32_t key, uint32_t domain, uint32_t queue) {
   KeyView view;
-  if (!read_key(published_, key, view) || !(view.access & kUpdatable))
+  if (!read(key, view) || !(view.access & kUpdatable))
     return "the key to invalidate is not one that work requests change";
   if (!(view.access & kRemoteInvalidate)) return "the key to invalidate is not one that peers may free";
   KeyChange change;
   change.free = true;
   change.exact = true;
+  change.bound_to = queue;
   change.must = KeyChange::Must::kBeInUse;
   return update(key, domain, change);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "engine/memory_keys.h"
 
+#include <sched.h>
+
 #include <cerrno>
 #include <iterator>
 #include <mutex>
@@ -10,17 +12,23 @@ namespace verbatim::engine {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr int kReadAttempts = 1000;  ///< a foreign writer that died mid-write must not hang the reader
-constexpr uint32_t kSpecial = kNullRegion | kIndirect | kFreeKey;  ///< more than an addition of addresses
+constexpr int kReadAttempts = 1000;
+constexpr uint32_t kSpecial =
+    kNullRegion | kIndirect | kFreeKey | kBound;  ///< more than an addition of addresses
+
+/// Whose tables are read. A foreign writer that died mid-write must not hang the reader; one of this process
+/// that was preempted goes on.
+enum class Tables : uint8_t { kForeign, kOwn };
 
 /// Copies what is published under that index.
+template <Tables tables>
 bool read_entry(const Published& published, uint32_t index, KeyView& view) {
   if (index >= kKeysMax) return false;
   const PublishedKey& entry = published.keys[index];
-  for (int attempt = 0; attempt < kReadAttempts; attempt++) {
+  for (int attempt = 0; attempt < kReadAttempts || tables == Tables::kOwn; attempt++) {
     const uint32_t before = entry.sequence.load(std::memory_order_acquire);
     if (before & 1) {
-      spin_pause();
+      attempt < kReadAttempts ? spin_pause() : static_cast<void>(sched_yield());
       continue;
     }
     view.key = entry.key.load(kRelaxed);
@@ -29,6 +37,7 @@ bool read_entry(const Published& published, uint32_t index, KeyView& view) {
     view.start = entry.start.load(kRelaxed);
     view.length = entry.length.load(kRelaxed);
     view.address = entry.address.load(kRelaxed);
+    view.queue = entry.queue.load(kRelaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (entry.sequence.load(kRelaxed) == before) return view.key != 0;
   }
@@ -38,7 +47,7 @@ bool read_entry(const Published& published, uint32_t index, KeyView& view) {
 }  // namespace
 
 bool read_key(const Published& published, uint32_t key, KeyView& view) {
-  return read_entry(published, key >> 8, view) && view.key == key;
+  return read_entry<Tables::kForeign>(published, key >> 8, view) && view.key == key;
 }
 
 Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t address, uint64_t length) {
@@ -59,7 +68,11 @@ KeyTable::~KeyTable() {
     if (look(index, view)) delete layout_of(view);
 }
 
-bool KeyTable::look(uint32_t index, KeyView& view) const { return read_entry(published_, index, view); }
+bool KeyTable::look(uint32_t index, KeyView& view) const {
+  return read_entry<Tables::kOwn>(published_, index, view);
+}
+
+bool KeyTable::read(uint32_t key, KeyView& view) const { return look(key >> 8, view) && view.key == key; }
 
 void KeyTable::write(uint32_t index, uint32_t key, const Spec& spec) {
   PublishedKey& entry = published_.keys[index];
@@ -72,6 +85,7 @@ void KeyTable::write(uint32_t index, uint32_t key, const Spec& spec) {
   entry.start.store(spec.start, kRelaxed);
   entry.length.store(spec.length, kRelaxed);
   entry.address.store(spec.address, kRelaxed);
+  entry.queue.store(spec.queue, kRelaxed);
   entry.sequence.store(sequence + 2, std::memory_order_release);
 }
 
@@ -133,11 +147,11 @@ void KeyTable::destroy(uint32_t key) {
 }
 
 Refusal KeyTable::translate(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, uint64_t length,
-                            wire::Piece& piece) const {
+                            wire::Piece& piece, uint32_t queue) const {
   KeyView view;
-  if (!read_key(published_, key, view)) return "no memory region has this key";
+  if (!read(key, view)) return "no memory region has this key";
   if (view.access & kSpecial) [[unlikely]]
-    return translate_special(view, {key, domain, need, address, length}, piece);
+    return translate_special(view, {key, domain, need, address, length, queue}, piece);
   if (Refusal why = check_key(view, domain, need, address, length)) return why;
   piece = {reinterpret_cast<void*>(view.address + (address - view.start)), length};
   return nullptr;

@@ -17,14 +17,14 @@ namespace verbatim::engine {
 
 /// A consistent copy of a published key.
 struct KeyView {
-  uint32_t key = 0, access = 0, domain = 0;
+  uint32_t key = 0, access = 0, domain = 0, queue = 0;
   uint64_t start = 0, length = 0, address = 0;
 };
 
 /// Why an access is refused in one clause, or nullptr when it is allowed.
 using Refusal = const char*;
 
-/// Reads the entry of `key` out of a process's published tables, own or foreign. False: no such key now.
+/// Reads the entry of `key` out of another process's published tables. False: no such key now.
 bool read_key(const Published& published, uint32_t key, KeyView& view);
 
 /// The one place where a key is checked: domain, rights, range. A `length` of 0 always passes the range
@@ -39,6 +39,8 @@ struct KeyChange {
   enum class Must : uint8_t { kAny, kBeFree, kBeInUse };
   Must must = Must::kAny;  ///< else it is refused
   bool exact = false;      ///< the key's low byte must fit, too
+  std::optional<uint32_t> bound_to;  ///< it must be this queue pair's, or nobody's
+  std::optional<uint32_t> queue;     ///< whose it becomes; 0: everybody's
   std::optional<bool> free;
   std::optional<uint8_t> variant;
   std::optional<uint64_t> start, length;
@@ -56,6 +58,7 @@ class KeyTable {
     uint32_t domain = 0;
     uint32_t access = 0;  ///< engine::Access, and kNullRegion and the like
     uint64_t start = 0, length = 0, address = 0;
+    uint32_t queue = 0;  ///< with kBound
   };
   /// Makes a key (index << 8 | variant; indices below kFirstIndex are never given). ENOMEM: all are taken.
   /// The variant is the caller's if it gives one, else another than the index had before.
@@ -73,7 +76,7 @@ class KeyTable {
   /// Called inside an AccessScope. Accesses of other threads under the old meaning have ended soon after.
   Refusal update(uint32_t key, uint32_t domain, KeyChange& change);
   /// Frees a key that a peer names.
-  Refusal invalidate_for_peer(uint32_t key, uint32_t domain);
+  Refusal invalidate_for_peer(uint32_t key, uint32_t domain, uint32_t queue);
   /// What is published of the key with that index. False: there is none.
   bool look(uint32_t index, KeyView& view) const;
   /// The layout of an indirect key, nullptr: none. Inside an AccessScope.
@@ -87,15 +90,16 @@ class KeyTable {
   ///
   /// An indirect key gives the first piece of the range: it is shorter than `length` if more follow, and
   /// empty if the bytes are not in memory as the wire has them (DataTransform).
+  /// `queue`: the queue pair that a peer's request came to; 0: a program's own request.
   Refusal translate(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, uint64_t length,
-                    wire::Piece& piece) const;
+                    wire::Piece& piece, uint32_t queue = 0) const;
 
   /// Copies bytes out of the memory of an element, whatever the key is. `need`: rights besides reading.
-  Refusal load(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, void* to,
-               uint64_t length) const;
+  Refusal load(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, void* to, uint64_t length,
+               uint32_t queue = 0) const;
   /// Copies bytes into it. `last`: the transfer ends with them.
   Refusal store(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, const void* from,
-                uint64_t length, bool last) const;
+                uint64_t length, bool last, uint32_t queue = 0) const;
 
   /// Errors that the key's transform has recorded; 0: it has none.
   uint32_t data_errors(uint32_t key) const;
@@ -107,10 +111,12 @@ class KeyTable {
   struct Step {
     uint32_t key, domain, need;
     uint64_t address, length;
+    uint32_t queue;
   };
   class TransformedMemory;
   using Layouts = std::vector<std::unique_ptr<const KeyLayout>>;
 
+  bool read(uint32_t key, KeyView& view) const;
   void write(uint32_t index, uint32_t key, const Spec& spec);
   void wait_for_users();
   Refusal translate_special(KeyView& view, Step step, wire::Piece& piece) const;

@@ -45,7 +45,8 @@ struct alignas(64) PublishedKey {
   std::atomic<uint64_t> start;    ///< first address as remote and local work requests name it (IOVA)
   std::atomic<uint64_t> length;   ///< bytes
   std::atomic<uint64_t> address;  ///< where `start` lies in the owner's memory
-  uint64_t reserved[3];
+  std::atomic<uint32_t> queue;    ///< with kBound: the only queue pair that may use it
+  uint32_t reserved[5];
 };
 static_assert(sizeof(PublishedKey) == 64);
 

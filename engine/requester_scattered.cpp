@@ -113,7 +113,7 @@ bool Requester::read_within_process(const Message& message) {
     const uint64_t bytes = std::min<uint64_t>(message.length - done, kStageBytes);
     const bool last = done + bytes == message.length;
     if (keys.load(message.work.rkey, peer->domain.load(std::memory_order_relaxed), kRemoteRead,
-                  message.work.remote_address + done, buffer, bytes) ||
+                  message.work.remote_address + done, buffer, bytes, peer_.qpn) ||
         memory.store(done, buffer, bytes, last))
       return false;
     done += bytes;

@@ -276,7 +276,7 @@ Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload&
   if (segment.length > 0 && !segment.has(wire::kPlaced)) {
     wire::Piece piece;
     if (const char* why = engine_.keys().translate(message_.rkey, qp_.spec().domain, kRemoteWrite,
-                                                   message_.address, message_.total, piece))
+                                                   message_.address, message_.total, piece, qp_.number()))
       return refuse(wire::kNakRemoteAccess, why);
     CopyResult result = CopyResult::kDone;
     if (piece.length == message_.total) [[likely]] {
@@ -284,7 +284,7 @@ Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload&
       result = payload.copy_to(0, &piece, 1);
     } else {
       const Sge whole{message_.address, message_.total, message_.rkey};
-      const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteWrite, &whole, 1);
+      const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteWrite, &whole, 1, 0, qp_.number());
       if (const char* why = place(memory, message_.placed, segment, payload, result))
         return refuse(wire::kNakRemoteAccess, why);
     }
@@ -313,7 +313,8 @@ Responder::Verdict Responder::finish(const Segment& segment) {
     }
   } else {
     if (segment.has(wire::kInvalidate))
-      if (const char* why = engine_.keys().invalidate_for_peer(segment.immediate, qp_.spec().domain))
+      if (const char* why =
+              engine_.keys().invalidate_for_peer(segment.immediate, qp_.spec().domain, qp_.number()))
         return receive_error(Status::kLocalAccess, why, wire::kNakRemoteAccess);
     told_psn_.store(next_psn, std::memory_order_release);
     complete_receive(segment,

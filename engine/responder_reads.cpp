@@ -30,8 +30,9 @@ Responder::Verdict Responder::read_request(const Segment& segment) {
     return refuse(wire::kNakInvalidRequest, "more reads than max_dest_rd_atomic allows");
   if (segment.total_length > 0) {
     wire::Piece piece;
-    if (const char* why = engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteRead,
-                                                   segment.remote_address, segment.total_length, piece))
+    if (const char* why =
+            engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteRead, segment.remote_address,
+                                     segment.total_length, piece, qp_.number()))
       return refuse(wire::kNakRemoteAccess, why);
   }
   responses_.push_back({Operation::kReadResponse, segment.psn, segment.packets, segment.rkey,
@@ -48,7 +49,7 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
     return refuse(wire::kNakInvalidRequest, "more atomics than max_dest_rd_atomic allows");
   wire::Piece piece;
   if (const char* why = engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteAtomic,
-                                                 segment.remote_address, 8, piece))
+                                                 segment.remote_address, 8, piece, qp_.number()))
     return refuse(wire::kNakRemoteAccess, why);
   if (piece.length != 8)
     return refuse(wire::kNakRemoteAccess,
@@ -118,7 +119,7 @@ const char* Responder::gather(const Response& response, uint32_t& chunk, Window&
                               std::byte* buffer) const {
   wire::Piece piece;
   if (const char* why = engine_.keys().translate(response.rkey, qp_.spec().domain, kRemoteRead,
-                                                 response.address, response.length, piece))
+                                                 response.address, response.length, piece, qp_.number()))
     return why;
   if (piece.length == response.length) [[likely]] {
     window.count = 1;
@@ -126,7 +127,7 @@ const char* Responder::gather(const Response& response, uint32_t& chunk, Window&
     return nullptr;
   }
   const Sge whole{response.address, response.length, response.rkey};
-  const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteRead, &whole, 1);
+  const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteRead, &whole, 1, 0, qp_.number());
   if (const char* why = memory.window(response.sent, chunk, window)) return why;
   if (window.bytes == chunk) return nullptr;
   chunk = std::min(chunk, kStageBytes);

@@ -49,6 +49,7 @@ inline constexpr uint32_t kIndirect = 1u
 inline constexpr uint32_t kFreeKey = 1u << 19;  ///< stands for nothing until a work request says so
 inline constexpr uint32_t kUpdatable = 1u << 18;         ///< work requests may change it
 inline constexpr uint32_t kRemoteInvalidate = 1u << 17;  ///< and a peer may free it
-inline constexpr uint32_t kOwnersOnly = kNullRegion | kIndirect | kFreeKey | kUpdatable;
+inline constexpr uint32_t kBound = 1u << 16;             ///< one queue pair's alone
+inline constexpr uint32_t kOwnersOnly = kNullRegion | kIndirect | kFreeKey | kUpdatable | kBound;
 
 }  // namespace verbatim::engine

@@ -123,7 +123,7 @@ inline constexpr uint8_t kUmrInline =
 inline constexpr uint8_t kUmrCheckShift = 5;  ///< two bits
 inline constexpr uint8_t kUmrMustBeFree = 1, kUmrMustNotBeFree = 2;
 inline constexpr uint8_t kUmrOffset = 1 << 4;
-inline constexpr uint8_t kUmrCheckQpn = 1 << 3;
+inline constexpr uint8_t kUmrCheckQpn = 1 << 3;  ///< of a bound key this is checked anyway
 enum UmrMask : uint64_t {
   kUmrMaskLength = 1ull << 0,
   kUmrMaskStart = 1ull << 6,

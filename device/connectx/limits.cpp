@@ -37,6 +37,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.max_cq_count = 0xffff;
   limits.max_cq_period_us = 4095;
   limits.max_mr = engine::kKeysMax - engine::KeyTable::kFirstIndex;
+  limits.max_mw = limits.max_mr;
   limits.max_pd = 1u << 23;
   limits.max_ah = INT32_MAX;
   limits.max_srq = 1u << 23;

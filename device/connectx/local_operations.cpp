@@ -61,14 +61,13 @@ const char* read_change(const UmrControlSegment& control, const UmrKeySegment& k
     return "the memory key update asks for signatures or encryption, which are not offered";
   if ((mask & kUmrMaskPd) && (key.flags_pd & 0xffffff) != domain)
     return "a memory key update moves no key to another protection domain";
-  if ((mask & kUmrMaskQpn) && key.qpn_variant >> 8 != kUmrAnyQp)
-    return "keys of a single queue pair are not offered";
   const uint32_t check = control.flags >> kUmrCheckShift & 3;
   if (check == (kUmrMustBeFree | kUmrMustNotBeFree)) return "the key to change cannot be free and in use";
   if (check == kUmrMustBeFree) change.must = KeyChange::Must::kBeFree;
   if (check == kUmrMustNotBeFree) change.must = KeyChange::Must::kBeInUse;
   if (mask & kUmrMaskFree) change.free = (key.free & kUmrKeyFree) != 0;
   if (mask & kUmrMaskVariant) change.variant = static_cast<uint8_t>(key.qpn_variant);
+  if (mask & kUmrMaskQpn) change.queue = key.qpn_variant >> 8 == kUmrAnyQp ? 0 : key.qpn_variant >> 8;
   if (mask & kUmrMaskStart) change.start = key.start;
   if (mask & kUmrMaskLength) change.length = key.length;
   change.exact = !(mask & kUmrMaskVariant);
@@ -110,6 +109,7 @@ const char* LocalOperations::update_key(std::span<const std::byte> entry, bool o
   if (!segments.take(head) || !segments.take(control) || !segments.take(key)) return kTooShort;
   KeyChange change;
   if (const char* why = read_change(control, key, domain_, change)) return why;
+  change.bound_to = head.qpn_ds >> 8;
   KeyView view;
   const bool there = keys_.look(head.immediate >> 8, view);
   // Requests that have not ended may still be using the key.

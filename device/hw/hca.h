@@ -179,7 +179,7 @@ struct Limits {
     uint32_t vendor_id = 0, vendor_part_id = 0, hardware_version = 0;
     uint32_t ece_vendor_id = 0;  ///< whose connection options (ECE) it could know; 0: nobody's
     uint32_t max_qp = 0, max_qp_wr = 0, max_sge = 0, max_sge_rd = 0, max_inline = 0;
-    uint32_t max_cq = 0, max_cqe = 0, max_mr = 0, max_pd = 0, max_ah = 0;
+    uint32_t max_cq = 0, max_cqe = 0, max_mr = 0, max_mw = 0, max_pd = 0, max_ah = 0;
     uint16_t max_cq_count = 0, max_cq_period_us = 0;  ///< of moderation
     uint32_t max_srq = 0, max_srq_wr = 0, max_srq_sge = 0;
     uint32_t max_qp_rd_atomic = 0, max_qp_init_rd_atomic = 0, max_res_rd_atomic = 0;

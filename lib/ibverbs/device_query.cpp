@@ -34,6 +34,8 @@ void fill(const hw::Limits& limits, ibv_device_attr& attr) {
   attr.max_qp_wr = static_cast<int>(limits.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+  attr.max_mw = static_cast<int>(limits.max_mw);
   attr.max_sge = static_cast<int>(limits.max_sge);
   attr.max_sge_rd = static_cast<int>(limits.max_sge_rd);
   attr.max_cq = static_cast<int>(limits.max_cq);

@@ -92,6 +92,17 @@ void wr_local_inv(ibv_qp_ex* ex, uint32_t rkey) {
   qp.fence_next = true;
 }
 
+void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* window, uint32_t rkey, const ibv_mw_bind_info* info) {
+  QueuePair& qp = QueuePair::of(ex);
+  if (!begin_request(qp, connectx::kOpUmr, Be32(window->rkey).raw())) return;
+  current_slot(qp).special = IBV_WC_BIND_MW;
+  uint32_t units = 0;
+  qp.batch.error = write_bind(qp, qp.batch.at, *window, rkey, *info, units);
+  qp.batch.units += units;
+  end_request(qp);
+  qp.fence_next = true;
+}
+
 void wr_set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
   QueuePair& qp = QueuePair::of(ex);
   if (qp.batch.error != 0 || qp.batch.units == 0) return;
@@ -215,6 +226,7 @@ void install_builders(QueuePair& qp, uint64_t flags) {
   if ((flags & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) != 0) ex.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
   if ((flags & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) != 0) ex.wr_atomic_fetch_add = wr_atomic_fetch_add;
   if ((flags & IBV_QP_EX_WITH_LOCAL_INV) != 0) ex.wr_local_inv = wr_local_inv;
+  if ((flags & IBV_QP_EX_WITH_BIND_MW) != 0) ex.wr_bind_mw = wr_bind_mw;
   if (qp.dc == DcRole::kInitiator) {
     qp.direct.ex.wr_set_dc_addr = wr_set_dc_addr;
     qp.direct.ex.wr_set_dc_addr_stream = wr_set_dc_addr_stream;

@@ -275,6 +275,7 @@ void install_extended_polling(CompletionQueue& cq);
 void install_builders(QueuePair& qp, uint64_t flags);
 /// The mlx5dv_wr_ calls for the operations in `flags` (MLX5DV_QP_EX_WITH_x), which its type has.
 void install_key_builders(QueuePair& qp, uint64_t flags);
+void install_memory_windows(verbs_context& verbs);
 
 /// Takes the completions of a queue pair that is gone or reset out of a queue.
 void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq);

@@ -5,16 +5,10 @@
 namespace verbatim::mlx5 {
 namespace {
 
-constexpr uint8_t kWqeOpcodes[] = {connectx::kOpWrite,
-                                   connectx::kOpWriteImmediate,
-                                   connectx::kOpSend,
-                                   connectx::kOpSendImmediate,
-                                   connectx::kOpRead,
-                                   connectx::kOpCompareSwap,
-                                   connectx::kOpFetchAdd,
-                                   connectx::kOpUmr,
-                                   connectx::kOpNop /* no windows */,
-                                   connectx::kOpSendInvalidate};
+constexpr uint8_t kWqeOpcodes[] = {
+    connectx::kOpWrite, connectx::kOpWriteImmediate, connectx::kOpSend,     connectx::kOpSendImmediate,
+    connectx::kOpRead,  connectx::kOpCompareSwap,    connectx::kOpFetchAdd, connectx::kOpUmr,
+    connectx::kOpUmr,   connectx::kOpSendInvalidate};
 
 constexpr unsigned int kSendFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
 constexpr uint32_t kMayInline = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
@@ -28,6 +22,8 @@ uint32_t immediate_of(const ibv_send_wr& wr) {
     case IBV_WR_SEND_WITH_INV:
     case IBV_WR_LOCAL_INV:
       return connectx::Be32(wr.invalidate_rkey).raw();
+    case IBV_WR_BIND_MW:
+      return connectx::Be32(wr.bind_mw.mw->rkey).raw();
     default:
       return 0;
   }
@@ -79,6 +75,11 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
     units += sizeof(connectx::DatagramSegment) / kUnit;
   } else if (wr.opcode == IBV_WR_LOCAL_INV) {
     units += write_invalidate(qp, at);
+  } else if (wr.opcode == IBV_WR_BIND_MW) {
+    uint32_t more = 0;
+    if (const int error = write_bind(qp, at, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, more))
+      return error;
+    units += more;
   } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     const auto& atomic = wr.wr.atomic;
     const bool swap = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
@@ -89,17 +90,18 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
     at = write_remote(qp, at, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey);
     units += 1;
   }
-  if (wr.opcode != IBV_WR_LOCAL_INV) {
+  const bool updates_key = wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_BIND_MW;
+  if (!updates_key) {
     const int data = write_payload(qp, at, wr);
     if (data < 0) return ENOMEM;
     units += static_cast<uint32_t>(data);
   }
   write_control(qp, start, kWqeOpcodes[wr.opcode], immediate_of(wr), control_flags(qp, wr.send_flags));
-  qp.fence_next = wr.opcode == IBV_WR_LOCAL_INV;
+  qp.fence_next = updates_key;
   SendSlot& slot = qp.slots[qp.block & (qp.blocks - 1)];
   slot.wr_id = wr.wr_id;
   slot.completed = qp.head + waiting + 1;
-  slot.special = 0;
+  slot.special = wr.opcode == IBV_WR_BIND_MW ? IBV_WC_BIND_MW : 0;
   finish_entry(qp, units);
   return 0;
 }

@@ -18,6 +18,7 @@ int open_context(verbs::Context& context) {
   ops.post_recv = post_recv;
   ops.post_srq_recv = post_srq_recv;
   install_device_memory(context.verbs);
+  install_memory_windows(context.verbs);
   return 0;
 }
 

@@ -17,7 +17,7 @@ constexpr uint16_t bit(ibv_wr_opcode opcode) { return static_cast<uint16_t>(1u <
 constexpr uint16_t kDatagramOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
 constexpr uint16_t kUnreliableOpcodes = kDatagramOpcodes | bit(IBV_WR_RDMA_WRITE) |
                                         bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_SEND_WITH_INV) |
-                                        bit(IBV_WR_LOCAL_INV);
+                                        bit(IBV_WR_LOCAL_INV) | bit(IBV_WR_BIND_MW);
 constexpr uint16_t kReliableOpcodes = kUnreliableOpcodes | bit(IBV_WR_RDMA_READ) |
                                       bit(IBV_WR_ATOMIC_CMP_AND_SWP) | bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
 
@@ -39,6 +39,7 @@ constexpr OperationFlag kOperationFlags[] = {
     {IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_CMP_AND_SWP},
     {IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD},
     {IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV},
+    {IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW},
     {IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV},
 };
 

@@ -118,5 +118,8 @@ class InlineWriter {
 /// A memory key update that frees a key: what follows the control segment of a local invalidate. Returns its
 /// units.
 uint32_t write_invalidate(const QueuePair& qp, std::byte* at);
+/// One that binds a memory window, or frees it where the length is 0. 0 and its units, or an errno value.
+int write_bind(const QueuePair& qp, std::byte* at, const ibv_mw& window, uint32_t rkey,
+               const ibv_mw_bind_info& info, uint32_t& units);
 
 }  // namespace verbatim::mlx5
