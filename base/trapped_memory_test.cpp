@@ -112,7 +112,7 @@ TEST_F(Trapped, ThreadsTakeTurns) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; i++)
     threads.emplace_back([this] {
-      for (int round = 0; round < 500; round++) at<uint32_t>(0) = 1;
+      for (int round = 0; round < 500; round++) __atomic_store_n(&at<uint32_t>(0), 1, __ATOMIC_RELAXED);
     });
   for (std::thread& each : threads) each.join();
   EXPECT_EQ(notes_->count, 2000u);

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
 namespace verbatim::connectx {
 
@@ -75,7 +76,7 @@ Expected<SchedulingTree::Element*> SchedulingTree::leaf(uint32_t number) {
 }
 
 Outcome SchedulingTree::attach(QpObject& qp, uint32_t request_leaf, uint32_t response_leaf) {
-  const std::lock_guard hold(lock_);
+  std::unique_lock hold(lock_);
   const Expected<Element*> requests = leaf(request_leaf), responses = leaf(response_leaf);
   if (!requests) return requests.error();
   if (!responses) return responses.error();
@@ -85,7 +86,9 @@ Outcome SchedulingTree::attach(QpObject& qp, uint32_t request_leaf, uint32_t res
   release(qp.response_leaf);
   qp.request_leaf = request_leaf;
   qp.response_leaf = response_leaf;
-  qp.queue_pair->requester().pace(*requests != nullptr ? (*requests)->limit : nullptr);
+  auto limit = *requests != nullptr ? (*requests)->limit : nullptr;
+  hold.unlock();  // a lock of the device is taken after the requester's, never before
+  qp.queue_pair->requester().pace(std::move(limit));
   return Done{};
 }
 
