@@ -227,7 +227,7 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
     std::lock_guard<std::mutex> hold(cq->lock);
     cq->users.push_back(qp.get());
   }
-  if (limits_.lag_ports > 1)
+  if (limits_.lag_ports > 1 && spec.type != hw::QpType::kDct)  // which sends nothing
     qp->lag_port = static_cast<uint8_t>(1 + lag_turn_.fetch_add(1) % limits_.lag_ports);
   count(4, 1);
   const std::scoped_lock hold(numbers_.lock, lock_);
@@ -278,8 +278,8 @@ Outcome ConnectxHca::check_extras(const QpObject& qp, uint32_t mask, const hw::Q
   const hw::QpState state = qp.queue_pair->state();
   if (state != hw::QpState::kRts && (state != hw::QpState::kInit || mask != kLeaves))
     return Error{EOPNOTSUPP, "ports are changed in RTS only, leaves of scheduling trees in INIT and RTS"};
-  if ((mask & kLagPort) != 0 && limits_.lag_ports <= 1)
-    return Error{EOPNOTSUPP, "the device's ports form no LAG"};
+  if ((mask & kLagPort) != 0 && qp.lag_port == 0)
+    return Error{EOPNOTSUPP, "the device's ports form no LAG, or the queue pair sends nothing"};
   if ((mask & kLagPort) != 0 && (wanted.lag_port == 0 || wanted.lag_port > limits_.lag_ports))
     return Error{EINVAL, "the LAG has ports 1 to " + std::to_string(limits_.lag_ports)};
   const bool rc = qp.spec.type == hw::QpType::kRc, connected = rc || qp.spec.type == hw::QpType::kUc;

@@ -91,6 +91,7 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
     const uint32_t most = own(public_context)->hca->limits().max_qp_wr;
     attributes->ooo_recv_wrs_caps = {};
     attributes->ooo_recv_wrs_caps.max_rc = most;
+    attributes->ooo_recv_wrs_caps.max_dct = most;
     attributes->ooo_recv_wrs_caps.max_uc = most;
     attributes->ooo_recv_wrs_caps.max_ud = most;
   }
