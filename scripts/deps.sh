@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 # Installs what Verbatim is built and tested with, on Debian and its relatives; does nothing when all is there.
 # Needs root or sudo only when something is missing.
+# usage: deps.sh [PACKAGE...]    installs these, too
 set -u
 
 needed=(g++ cmake ninja-build pkg-config python3 binutils git
         libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-        perftest ibverbs-utils rdmacm-utils ucx-utils)
+        perftest ibverbs-utils rdmacm-utils ucx-utils "$@")
 # Their absence costs time or one check, not the build.
 helpful=(ccache)
 

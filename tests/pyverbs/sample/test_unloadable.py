@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+"""A module that cannot be loaded keeps no other one from running."""
+raise ImportError('made to fail')
