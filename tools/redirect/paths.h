@@ -12,8 +12,8 @@ namespace verbatim::redirect {
 /// Longest path that is redirected, its end included; longer ones name nothing in the tree.
 inline constexpr size_t kPathMax = 512;
 
-/// True for /sys/class/infiniband, /sys/class/infiniband_verbs, /dev/infiniband and what is below them, when
-/// there is a tree. `path` may be a null pointer.
+/// True for /sys/class/infiniband, /sys/class/infiniband_verbs, the PCI functions that their links lead to,
+/// /dev/infiniband, and what is below them, when there is a tree. `path` may be a null pointer.
 bool concerns(const char* path);
 
 /// Where such a path really is.
