@@ -21,7 +21,7 @@ KIB, MIB = 1 << 10, 1 << 20
 ADDRESS = '127.0.0.1'
 
 # ours, reference: functions that take one measurement; better: 'more' or 'less'; limit: of the ratio,
-# or of our number where there is no reference.
+# or of our number where there is no reference; None: there is no target.
 Row = collections.namedtuple('Row', 'name unit reference_name ours reference better limit')
 
 
@@ -40,6 +40,8 @@ class Bench:
         self.environment = dict(os.environ, LC_ALL='C', LD_LIBRARY_PATH=os.path.join(self.build, 'lib'),
                                 VERBATIM_AGENT_SOCKET=f'verbatim-bench-{os.getpid()}')
         self.port = random.randrange(19000, 30000)
+        self.through_run = [os.path.join(self.build, 'bin', 'verbatim'), 'run', '--']
+        self.gid = None
 
     def iterations(self, count):
         return max(20, int(count * self.scale))
@@ -70,13 +72,26 @@ class Bench:
         rows = [line.split() for line in out.splitlines() if re.match(rf'\s*{size}\s+\d+\s+[\d.]+', line)]
         return float(rows[-1][column])
 
-    def ucx(self, test, size, count, column):
+    def ucx(self, test, size, count, column, transport='posix,cma'):
         """A column of the `Final:` row: 1 is the median latency (us), -3 MB/s, -1 messages/s."""
         self.port += 1
-        environment = dict(os.environ, LC_ALL='C', UCX_TLS='posix,cma', UCX_WARN_UNUSED_ENV_VARS='n')
+        environment = dict(os.environ, LC_ALL='C', UCX_TLS=f'{transport},self', UCX_WARN_UNUSED_ENV_VARS='n')
+        command = ['ucx_perftest', '-p', str(self.port)]
+        if transport != 'posix,cma':
+            environment.update(UCX_NET_DEVICES='mlx5_0:1', UCX_IB_GID_INDEX=self.gid_index(),
+                               VERBATIM_AGENT_SOCKET=self.environment['VERBATIM_AGENT_SOCKET'])
+            command = self.through_run + command
         client = [ADDRESS, '-t', test, '-s', str(size), '-n', str(self.iterations(count)), '-w', '1000']
-        out = self.both_ends(['ucx_perftest', '-p', str(self.port)], client, environment)
+        out = self.both_ends(command, client, environment)
         return float(re.search(r'Final:\s+(.*)', out).group(1).split()[column])
+
+    def gid_index(self):
+        """Of the RoCE v2 entry of an IPv4 address."""
+        if self.gid is None:
+            out = subprocess.run(['ibv_devinfo', '-v', '-d', 'mlx5_0'], env=self.environment, capture_output=True,
+                                 text=True, timeout=30, check=True).stdout
+            self.gid = re.search(r'GID\[\s*(\d+)\]:\s+::ffff:[\d.]+, RoCE v2', out).group(1)
+        return self.gid
 
     def own(self, program, *words):
         out = subprocess.run([os.path.join(self.build, 'bench', program), *map(str, words)], env=self.environment,
@@ -88,6 +103,21 @@ class Bench:
         return Row(f'ib_{operation}_bw {name}', 'MiB/s', f'process_vm_{operation}v',
                    lambda: self.perftest(f'{operation}_bw', size, count, 3),
                    lambda: self.own('cross_memory', operation, size, self.iterations(count)), 'more', 0.9)
+
+    def over_device(self, transport):
+        """UCX over the device, beside UCX over what it has for one host."""
+        yield Row(f'ucx tag_lat 8 B over {transport}', 'us', 'ucx tag_lat posix,cma',
+                  lambda: self.ucx('tag_lat', 8, 20000, 1, transport), lambda: self.ucx('tag_lat', 8, 20000, 1),
+                  'less', None)
+        for size, name, count in ((64 * KIB, '64 KiB', 10000), (MIB, '1 MiB', 1000)):
+            yield Row(f'ucx tag_bw {name} over {transport}', 'MB/s', 'ucx tag_bw posix,cma',
+                      lambda size=size, count=count: self.ucx('tag_bw', size, count, -3, transport),
+                      lambda size=size, count=count: self.ucx('tag_bw', size, count, -3), 'more', None)
+
+    def idle(self):
+        """Milliseconds of processor time in 10 s."""
+        seconds = 10 if self.scale == 1.0 else 2
+        return self.own('raw_idle', seconds) * 10 / seconds
 
     def rows(self):
         sizes = ((64 * KIB, 40000), (MIB, 4000), (4 * MIB, 1000))
@@ -113,6 +143,9 @@ class Bench:
         yield Row('the same, first of its process', 'us', '', lambda: self.own('verbs_costs', 'register_first'), None, 'less', 50)
         yield Row('create + connect RC pairs', 'pairs/s', '', lambda: self.own('verbs_costs', 'connect'), None, 'more', 20000)
         yield Row('idle RC QP beyond its queues', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
+        yield Row('idle, raw doorbells exposed', 'ms/10 s', '', self.idle, None, 'less', 10)
+        for transport in ('rc_v', 'ud_v', 'rc_x', 'ud_x'):
+            yield from self.over_device(transport)
 
 
 def measure(row, repetitions):
@@ -130,6 +163,8 @@ def measure(row, repetitions):
 
 def judged(row, ours, ratio):
     """What is compared with the limit, and the words for it."""
+    if row.limit is None:
+        return f'{ratio:.2f}', '', ''
     value = ours if ratio is None or row.better == 'report' else ratio
     good = value >= row.limit if row.better == 'more' else value <= row.limit
     sign = '>=' if row.better == 'more' else '<='
