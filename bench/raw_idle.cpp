@@ -41,7 +41,9 @@ void expose_queues(ibv_context* context, ibv_pd* pd) {
 double processor_ms() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  const auto ms = [](const timeval& t) { return 1e3 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_usec); };
+  const auto ms = [](const timeval& t) {
+    return 1e3 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_usec);
+  };
   return ms(used.ru_utime) + ms(used.ru_stime);
 }
 

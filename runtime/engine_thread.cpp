@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,13 +19,40 @@ namespace verbatim::runtime {
 
 namespace {
 
-constexpr uint64_t kLingerNs = 30'000;       ///< keep looking this long after work was found
+constexpr uint64_t kLingerNs = 30'000;          ///< keep looking this long after work was found
+constexpr uint64_t kCrowdedYieldNs = 50'000;    ///< a yield that took longer ran somebody who does not sleep
+constexpr uint64_t kCrowdedMinNs = 20'000'000;  ///< for how long that is believed
+constexpr uint64_t kCrowdedMaxNs = 1'000'000'000;  ///< when it has been found to be so again and again
+constexpr uint64_t kStoreNs = 10'000;              ///< in which a program gets its stores to a page done
+constexpr unsigned long kTimerSlackNs = 1'000;
+constexpr uint64_t kShortSliceNs = 100'000;  ///< the shortest that the kernel takes
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
 constexpr uint64_t kOutsideNs = 5'000'000;         ///< how long work may keep it from looking at the agent
 constexpr uint64_t kSweepNs = 20'000'000;          ///< how often dead peers are looked for at most
 constexpr uint64_t kDoubtfulSleepNs = 50'000'000;  ///< where a wake-up may be missed
 constexpr uint64_t kAgentRetryNs = 200'000'000;    ///< between tries to find a lost agent
+
+/// What sched_setattr(2) takes; the C library of Debian 12 does not have it, and the kernel's header clashes
+/// with it.
+struct SchedulingAttributes {
+  uint32_t bytes = sizeof(SchedulingAttributes);
+  uint32_t policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t runtime_ns = 0, deadline_ns = 0, period_ns = 0;
+};
+
+/// Threads with short slices preempt those with longer ones when they wake, which is what keeps a program
+/// that spins on its memory from waiting for the end of its own slice. Since Linux 6.12; others take no
+/// notice.
+void ask_for_short_slices() {
+  SchedulingAttributes wanted;
+  if (syscall(SYS_sched_getattr, 0, &wanted, sizeof wanted, 0) != 0 || wanted.policy != SCHED_OTHER) return;
+  wanted.runtime_ns = kShortSliceNs;
+  (void)syscall(SYS_sched_setattr, 0, &wanted, 0);
+}
 
 }  // namespace
 
@@ -66,6 +95,8 @@ void EngineThread::wake() {
 
 void EngineThread::run() {
   register_for_heavy_fences();  // here, because it may take the kernel a while
+  ask_for_short_slices();
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   uint32_t polls_seen = engine_.program_polls();
   uint64_t watch_ns = kWatchMinNs, worked_ns = 0, rung_ns = 0;
   bool called = true;
@@ -84,14 +115,36 @@ void EngineThread::run() {
     if (next <= now) worked_ns = now;
     if (now - outside_ns_ > kOutsideNs) {
       look_outside(0, now);
-    } else if (now < worked_ns + kLingerNs) {
-      sched_yield();
+    } else if (now < worked_ns + kLingerNs && now >= crowded_until_ns_) {
+      give_way(now);
+    } else if (next <= now) {
+      continue;
     } else {
       watch_ns = kWatchMinNs;
       fabric_.want_wake(true);
       if (!fabric_.pending()) called = sleep(next, now);
     }
   }
+}
+
+// Where somebody spins on this processor, each look would cost one of its slices: sleeping gets this thread
+// back sooner.
+void EngineThread::give_way(uint64_t now_ns) {
+  sched_yield();
+  const uint64_t back_ns = clock_.now_ns();
+  const bool crowded = back_ns - now_ns > kCrowdedYieldNs;
+  crowded_ns_ = crowded ? std::clamp(2 * crowded_ns_, kCrowdedMinNs, kCrowdedMaxNs) : 0;
+  if (crowded) crowded_until_ns_ = back_ns + crowded_ns_;
+}
+
+// A thread that waited in a store has been let go on, and may have more stores to do before its doorbell is
+// rung. Were the page protected again before it ran, it would only fault once more.
+// True: something else called for this thread.
+bool EngineThread::let_stores_through() {
+  store_waited_ = false;
+  pollfd files[2] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}};
+  const timespec wait = {0, kStoreNs};
+  return ppoll(files, 2, &wait, nullptr) > 0;
 }
 
 // True when something called for this thread, false when time is up.
@@ -106,6 +159,7 @@ bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
 }
 
 bool EngineThread::sleep_watching(uint64_t until_ns, uint64_t now_ns) {
+  if (store_waited_ && let_stores_through()) return true;
   if (!doorbells_.protect()) until_ns = std::min(until_ns, now_ns + DoorbellWatch::kUnguardedSleepNs);
   const bool called = doorbells_.look() || look_outside(until_ns, now_ns);
   doorbells_.unprotect();
@@ -119,6 +173,7 @@ bool EngineThread::look_outside(uint64_t until_ns, uint64_t now_ns) {
   const timespec wait = {static_cast<time_t>(span / 1'000'000'000), static_cast<long>(span % 1'000'000'000)};
   const int ready = ppoll(files, 3, until_ns == kNever ? nullptr : &wait, nullptr);
   asleep_.store(false, std::memory_order_relaxed);
+  store_waited_ = ready > 0 && files[2].revents != 0;
   uint64_t count;
   if (ready > 0 && files[0].revents) (void)!read(fabric_.wake_fd(), &count, sizeof count);
   if ((ready > 0 && files[1].revents) || files[1].fd < 0) agent_.handle_notices(notices_);

@@ -19,6 +19,7 @@ namespace verbatim::runtime {
 ///  program threads poll  -> stay away but for the slow timers, look again after a while (1 to 4 ms): what it
 ///                           took in would use up receive requests faster than the program posts them
 ///  raw doorbells         -> look at them every time round, and for a while after one was rung
+///  a busy processor      -> sleep at once instead: whoever spins there would keep it for a whole slice
 ///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
 ///
 /// All signals are blocked in it but those that a fault raises.
@@ -35,6 +36,8 @@ class EngineThread {
 
  private:
   void run();
+  void give_way(uint64_t now_ns);
+  bool let_stores_through();
   bool sleep(uint64_t until_ns, uint64_t now_ns);
   bool sleep_watching(uint64_t until_ns, uint64_t now_ns);
   bool look_outside(uint64_t until_ns, uint64_t now_ns);
@@ -46,7 +49,8 @@ class EngineThread {
   DoorbellWatch& doorbells_;
   const Clock& clock_;
   std::atomic<bool> stop_{false}, asleep_{false}, wanted_{false};
-  uint64_t swept_ns_ = 0, outside_ns_ = 0;
+  uint64_t swept_ns_ = 0, outside_ns_ = 0, crowded_ns_ = 0, crowded_until_ns_ = 0;
+  bool store_waited_ = false;  ///< in the last sleep: a thread stored to a protected page
   std::thread thread_;
 };
 
