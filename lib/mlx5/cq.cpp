@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Making, resizing, cleaning and releasing completion queues.
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -47,6 +48,12 @@ hw::QueueMemory describe(const CompletionRing& ring) {
   return {ring.memory.base(), ring.memory.bytes(), ring.entries, ring.stride()};
 }
 
+/// Of an entry, as the user wants it; any number that was given.
+uint32_t cqe_bytes_wanted() {
+  const char* value = std::getenv("MLX5_CQE_SIZE");
+  return value != nullptr ? static_cast<uint32_t>(std::strtoul(value, nullptr, 10)) : sizeof(Cqe);
+}
+
 }  // namespace
 
 verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_attr_ex& attributes,
@@ -56,6 +63,11 @@ verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_att
   if ((attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 && attributes.parent_domain != nullptr)
     domain = verbs::ProtectionDomain::of(attributes.parent_domain);
   const uint32_t entries = ring_entries(attributes.cqe);
+  const uint32_t cqe_bytes = cqe_bytes_wanted();
+  if (cqe_bytes != 64 && cqe_bytes != 128)
+    return verbs::refuse_pointer(context, EINVAL,
+                                 "MLX5_CQE_SIZE: completion queue entries have 64 or 128 bytes");
+  if (cq != nullptr && cqe_bytes == 128) cq->stride_shift = 7;
   if (cq != nullptr) cq->domain = domain;
   if (cq != nullptr) cq->doorbell = cq->record.allocate(MemorySource(context, domain));
   if (cq != nullptr) cq->ring = make_ring(context, *cq, entries);
@@ -102,10 +114,12 @@ int resize_cq(verbs::CompletionQueue& base, uint32_t wanted) {
   return 0;
 }
 
-int widen_cq(CompletionQueue& cq) {
+int set_cqe_bytes(CompletionQueue& cq, uint32_t bytes) {
   const std::lock_guard guard(cq.lock);
   const uint32_t entries = cq.entries();
-  cq.stride_shift = 7;
+  const uint32_t shift = bytes == 128 ? 7 : 6;
+  if (shift == cq.stride_shift) return 0;
+  cq.stride_shift = shift;
   CompletionRing* const ring = make_ring(*cq.context, cq, entries);
   if (ring == nullptr) return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
   if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(*ring))))

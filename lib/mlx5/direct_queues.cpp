@@ -121,10 +121,8 @@ ibv_cq_ex* mlx5dv_create_cq(ibv_context* public_context, ibv_cq_init_attr_ex* at
   if (const Error refusal = check(*special); refusal.code != 0)
     return verbs::refuse_pointer(*context, refusal);
   ibv_cq_ex* cq = ibv_create_cq_ex(public_context, attributes);
-  const bool wide =
-      (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0 && special->cqe_size == kWide;
-  if (cq == nullptr || !wide) return cq;
-  if (const int error = widen_cq(CompletionQueue::of(cq))) {
+  if (cq == nullptr || (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) == 0) return cq;
+  if (const int error = set_cqe_bytes(CompletionQueue::of(cq), special->cqe_size)) {
     ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
     errno = error;
     return nullptr;

@@ -284,8 +284,8 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
 verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_attr_ex& attributes,
                                   bool extended);
 int resize_cq(verbs::CompletionQueue& cq, uint32_t entries);
-/// Gives a queue that nothing has used yet entries of 128 bytes. 0 or an errno value.
-int widen_cq(CompletionQueue& cq);
+/// Gives a queue that nothing has used yet entries of 64 or 128 bytes. 0 or an errno value.
+int set_cqe_bytes(CompletionQueue& cq, uint32_t bytes);
 int destroy_cq(verbs::CompletionQueue& cq);
 void free_cq(verbs::CompletionQueue& cq);
 /// `special`: a mlx5dv_qp_init_attr, or nullptr.

@@ -298,9 +298,45 @@ TEST(RawObjects, DeviceSaysWhatItLacks) {
   EXPECT_EQ(mlx5dv_query_port(self.context, 2, &port), EINVAL);
   char path[64];
   EXPECT_EQ(mlx5dv_get_data_direct_sysfs_path(self.context, path, sizeof path), ENODEV);
-  mlx5dv_vfio_context_attr vfio{"0000:08:00.0", 0, 0};
-  EXPECT_EQ(mlx5dv_get_vfio_device_list(&vfio), nullptr);
-  EXPECT_EQ(errno, ENODEV);
+}
+
+/// Sets a variable for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(RawObjects, UsersChooseByEnvironment) {
+  Endpoint self;
+  {
+    const Variable size("MLX5_CQE_SIZE", "100");
+    EXPECT_EQ(ibv_create_cq(self.context, 16, nullptr, nullptr, 0), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+  }
+  const Variable size("MLX5_CQE_SIZE", "128"), pages("MLX_CQ_ALLOC_TYPE", "PREFER_HUGE");
+  ibv_cq* cq = ibv_create_cq(self.context, 16, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  mlx5dv_cq shown{};
+  mlx5dv_obj objects{};
+  objects.cq = {cq, &shown};
+  EXPECT_EQ(mlx5dv_init_obj(&objects, MLX5DV_OBJ_CQ), 0);
+  EXPECT_EQ(shown.cqe_size, 128u);
+  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  // There may be huge pages or none; without any nothing else will do.
+  const Variable only("MLX_QP_ALLOC_TYPE", "HUGE");
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = self.cq;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap = {16, 16, 1, 1, 0};
+  ibv_qp* qp = ibv_create_qp(self.pd, &attributes);
+  if (qp == nullptr)
+    EXPECT_EQ(errno, ENOMEM);
+  else
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
 }
 
 TEST(RawObjects, NumbersAndPathsOfQueuePairs) {
