@@ -217,6 +217,8 @@ void add_device(Builder& build, const SysfsDevice& device, const PortView& port)
 
 }  // namespace
 
+std::string pci_address(uint32_t device_index) { return function_address(device_index, 0); }
+
 std::string data_direct_path(uint32_t index) { return "/" + function_path(function_address(index, 1)); }
 
 std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port) {

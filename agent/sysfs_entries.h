@@ -34,6 +34,9 @@ struct SysfsEntry {
   std::string text;  ///< contents, or where the link points
 };
 
+/// The PCI function that a device seems to be: "5642:01:00.0".
+std::string pci_address(uint32_t device_index);
+
 /// The tree of these devices: class/infiniband, class/infiniband_verbs, bus/pci, the PCI functions below
 /// devices/, and dev/infiniband, whose entries are character devices that hold nothing.
 std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port);

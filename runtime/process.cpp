@@ -227,7 +227,7 @@ Expected<std::vector<DeviceEntry>> list_devices() {
   std::vector<DeviceEntry> devices;
   for (const agent::DeviceConfig& each : *configured) {
     const auto index = static_cast<uint32_t>(devices.size());
-    devices.push_back({each.name, each.kind, index, guid + index, each.data_direct, each.lag});
+    devices.push_back({each.name, each.kind, index, guid + index, each.data_direct, each.lag, agent::pci_address(index)});
   }
   return devices;
 }

@@ -23,6 +23,7 @@ struct DeviceEntry {
   uint32_t index = 0;                     ///< position in the list, 0 first
   uint64_t guid = 0;                      ///< node GUID, host order
   bool data_direct = false, lag = false;  ///< as agent::DeviceConfig
+  std::string pci_address;                ///< of the function that it seems to be: "5642:01:00.0"
 };
 
 /// The devices that VERBATIM_DEVICES names, by default one. Does not need the agent. Error: EINVAL the

@@ -116,6 +116,7 @@ T* CompletionRing::claim() {
   if (unread < ring_.entries || ignore_overrun_) {
     std::byte* to = ring_.revocable ? staged_ : entry(produced_);
     std::memset(to, 0, sizeof(T) - 1);
+    if (ring_.padded) std::memset(to + sizeof(T) - ring_.stride, 0, ring_.stride - sizeof(T));
     return reinterpret_cast<T*>(to);
   }
   lose();

@@ -86,6 +86,7 @@ struct QueueMemory {
     size_t bytes = 0;
     uint32_t entries = 0;  ///< power of two
     uint32_t stride = 0;   ///< bytes of an entry, power of two
+    bool padded = false;   ///< completions of 128 bytes are written whole: their unused half, too
     /// Memory of a program that may take it away at any time: it and the doorbell record are reached through guarded
     /// copies (base/fault_copy.h).
     bool revocable = false;

@@ -44,17 +44,16 @@ CompletionRing* make_ring(verbs::Context& context, CompletionQueue& cq, uint32_t
   return ring;
 }
 
-hw::QueueMemory describe(const CompletionRing& ring) {
-  return {ring.memory.base(), ring.memory.bytes(), ring.entries, ring.stride()};
+hw::QueueMemory describe(const CompletionQueue& cq, const CompletionRing& ring) {
+  return {ring.memory.base(), ring.memory.bytes(), ring.entries, ring.stride(), cq.padded};
 }
 
-/// Of an entry, as the user wants it; any number that was given.
+}  // namespace
+
 uint32_t cqe_bytes_wanted() {
   const char* value = std::getenv("MLX5_CQE_SIZE");
   return value != nullptr ? static_cast<uint32_t>(std::strtoul(value, nullptr, 10)) : sizeof(Cqe);
 }
-
-}  // namespace
 
 verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_attr_ex& attributes,
                                   bool extended) {
@@ -75,7 +74,7 @@ verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_att
     return verbs::refuse_pointer(context, ENOMEM, "no memory for a completion queue");
   const bool flags_given = (attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
   hw::CqSpec spec;
-  spec.ring = describe(*cq->ring);
+  spec.ring = describe(*cq, *cq->ring);
   spec.doorbell = cq->doorbell;
   spec.ignore_overrun = flags_given && (attributes.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0;
   constexpr uint64_t kWallClock = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
@@ -107,22 +106,23 @@ int resize_cq(verbs::CompletionQueue& base, uint32_t wanted) {
     return verbs::refuse(*cq.context, EINVAL, "ibv_resize_cq: more completions wait than would fit");
   CompletionRing* const ring = make_ring(*cq.context, cq, entries);
   if (ring == nullptr) return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
-  if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(*ring))))
+  if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(cq, *ring))))
     return error;
   cq.ring.store(ring, std::memory_order_release);
   cq.cq.cqe = static_cast<int>(entries - 1);
   return 0;
 }
 
-int set_cqe_bytes(CompletionQueue& cq, uint32_t bytes) {
+int set_entries(CompletionQueue& cq, uint32_t bytes, bool padded) {
   const std::lock_guard guard(cq.lock);
   const uint32_t entries = cq.entries();
   const uint32_t shift = bytes == 128 ? 7 : 6;
-  if (shift == cq.stride_shift) return 0;
+  if (shift == cq.stride_shift && !padded) return 0;
   cq.stride_shift = shift;
+  cq.padded = padded;
   CompletionRing* const ring = make_ring(*cq.context, cq, entries);
   if (ring == nullptr) return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
-  if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(*ring))))
+  if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(cq, *ring))))
     return error;
   cq.ring.store(ring, std::memory_order_release);
   return 0;

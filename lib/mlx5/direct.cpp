@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "lib/mlx5/direct.h"
+#include "lib/mlx5/vfio.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -48,7 +49,8 @@ void tell_dc(const hw::Limits& limits, uint64_t wanted, mlx5dv_context& attribut
 extern "C" {
 
 bool mlx5dv_is_supported(ibv_device* device) {
-  return reinterpret_cast<verbs::Device*>(device)->entry.provider == kProvider.name;
+  const auto& own = *reinterpret_cast<verbs::Device*>(device);
+  return own.entry.provider == kProvider.name && !is_taken_over(own);
 }
 
 ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attributes) {
@@ -84,7 +86,8 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
     if ((wanted & bit) != 0) member = {};
   };
   attributes->version = 0;
-  attributes->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS;
+  attributes->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD |
+                      MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS;
   attributes->comp_mask = wanted & kAnswered;
   // Queue pairs may be allowed to use receive requests out of order; those here do not make use of it.
   if ((wanted & MLX5DV_CONTEXT_MASK_OOO_RECV_WRS) != 0) {

@@ -99,13 +99,4 @@ int mlx5dv_reserved_qpn_dealloc(ibv_context* public_context, uint32_t number) {
   return 0;
 }
 
-ibv_device** mlx5dv_get_vfio_device_list(mlx5dv_vfio_context_attr* attributes) {
-  constexpr uint32_t kFlags = MLX5DV_VFIO_CTX_FLAGS_INIT_LINK_DOWN;
-  const bool known =
-      attributes != nullptr && (attributes->flags & ~kFlags) == 0 && attributes->comp_mask == 0;
-  // No PCI function is behind a device here that VFIO could own.
-  errno = known ? ENODEV : EOPNOTSUPP;
-  return nullptr;
-}
-
 }  // extern "C"

@@ -89,7 +89,3 @@ REFUSE(mlx5dv_dump_dr_domain)
 REFUSE(mlx5dv_dump_dr_matcher)
 REFUSE(mlx5dv_dump_dr_rule)
 REFUSE(mlx5dv_dump_dr_table)
-
-// VFIO.
-REFUSE_NUMBER(mlx5dv_vfio_get_events_fd)
-REFUSE(mlx5dv_vfio_process_events)

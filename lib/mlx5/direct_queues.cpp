@@ -20,7 +20,9 @@ Error check(const mlx5dv_cq_init_attr& special) {
   if ((special.comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_FLAGS) == 0 || special.flags == 0) return {};
   if ((special.flags & ~uint32_t{MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD}) != 0)
     return {EINVAL, "mlx5dv_create_cq: unknown flags"};
-  return {EOPNOTSUPP, "mlx5dv_create_cq: the device pads no completions"};
+  if ((sized ? special.cqe_size : cqe_bytes_wanted()) != kWide)
+    return {EINVAL, "mlx5dv_create_cq: only entries of 128 bytes are padded"};
+  return {};
 }
 
 /// The same for the create_flags of a queue pair. Payloads never go into completions here, so that both flags
@@ -121,8 +123,11 @@ ibv_cq_ex* mlx5dv_create_cq(ibv_context* public_context, ibv_cq_init_attr_ex* at
   if (const Error refusal = check(*special); refusal.code != 0)
     return verbs::refuse_pointer(*context, refusal);
   ibv_cq_ex* cq = ibv_create_cq_ex(public_context, attributes);
-  if (cq == nullptr || (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) == 0) return cq;
-  if (const int error = set_cqe_bytes(CompletionQueue::of(cq), special->cqe_size)) {
+  if (cq == nullptr) return nullptr;
+  const bool sized = (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0;
+  const bool padded = (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && special->flags != 0;
+  const uint32_t bytes = sized ? special->cqe_size : cqe_bytes_wanted();
+  if (const int error = set_entries(CompletionQueue::of(cq), bytes, padded)) {
     ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
     errno = error;
     return nullptr;

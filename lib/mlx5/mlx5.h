@@ -112,6 +112,7 @@ struct CompletionQueue : verbs::CompletionQueue {
   uint32_t special = 0;  ///< of the entry read last, see SendSlot
   uint32_t arm_sequence = 0;
   uint32_t stride_shift = 6;               ///< of its rings
+  bool padded = false;                     ///< their entries are written whole
   std::atomic<bool> exposed{false};        ///< a program reads it by itself and arms it by plain stores
   const connectx::Cqe* current = nullptr;  ///< of an extended queue between start_poll and end_poll
   QueuePair* current_qp = nullptr;
@@ -284,8 +285,11 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
 verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_attr_ex& attributes,
                                   bool extended);
 int resize_cq(verbs::CompletionQueue& cq, uint32_t entries);
-/// Gives a queue that nothing has used yet entries of 64 or 128 bytes. 0 or an errno value.
-int set_cqe_bytes(CompletionQueue& cq, uint32_t bytes);
+/// Gives a queue that nothing has used yet entries of 64 or 128 bytes, which are written whole if `padded`.
+/// 0 or an errno value.
+int set_entries(CompletionQueue& cq, uint32_t bytes, bool padded);
+/// Bytes of an entry as MLX5_CQE_SIZE wants them, which may be any number; 64 without it.
+uint32_t cqe_bytes_wanted();
 int destroy_cq(verbs::CompletionQueue& cq);
 void free_cq(verbs::CompletionQueue& cq);
 /// `special`: a mlx5dv_qp_init_attr, or nullptr.

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "lib/mlx5/devx.h"
+#include "lib/mlx5/vfio.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -11,6 +12,7 @@ int open_context(verbs::Context& context) {
   auto* state = new (std::nothrow) ContextState;
   if (state == nullptr) return ENOMEM;
   context.provider_data = state;
+  if (is_taken_over(*context.device)) take_over(context);
   ibv_context_ops& ops = context.verbs.context.ops;
   ops.poll_cq = poll_cq;
   ops.req_notify_cq = request_notification;

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -203,6 +204,11 @@ TEST(RawObjects, QueueOfLongEntries) {
   special.cqe_size = 100;
   EXPECT_EQ(mlx5dv_create_cq(self.context, &wanted, &special), nullptr);
   EXPECT_EQ(errno, EINVAL);
+  special.comp_mask |= MLX5DV_CQ_INIT_ATTR_MASK_FLAGS;
+  special.flags = MLX5DV_CQ_INIT_ATTR_FLAGS_CQE_PAD;
+  special.cqe_size = 64;
+  EXPECT_EQ(mlx5dv_create_cq(self.context, &wanted, &special), nullptr) << "only long entries are padded";
+  EXPECT_EQ(errno, EINVAL);
   special.cqe_size = 128;
   ibv_cq_ex* cq = mlx5dv_create_cq(self.context, &wanted, &special);
   ASSERT_NE(cq, nullptr);
@@ -213,18 +219,22 @@ TEST(RawObjects, QueueOfLongEntries) {
   ibv_qp* kept = std::exchange(self.qp, ibv_create_qp(self.pd, &attributes));
   ASSERT_NE(self.qp, nullptr);
   ASSERT_EQ(self.connect(self.contact()), 0);  // to itself
-  for (int i = 0; i < 100; i++) {
-    ASSERT_EQ(self.post(self.request(IBV_WR_RDMA_WRITE, 64)), 0);
-    ibv_wc wc{};
-    while (ibv_poll_cq(ibv_cq_ex_to_cq(cq), 1, &wc) == 0) std::this_thread::yield();
-    ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
-    ASSERT_EQ(wc.wr_id, 100u);
-  }
   mlx5dv_cq shown{};
   mlx5dv_obj objects{};
   objects.cq = {ibv_cq_ex_to_cq(cq), &shown};
   EXPECT_EQ(mlx5dv_init_obj(&objects, MLX5DV_OBJ_CQ), 0);
   EXPECT_EQ(shown.cqe_size, 128u);
+  auto* entries = static_cast<std::byte*>(shown.buf);
+  for (uint32_t i = 0; i < 100; i++) {
+    std::byte* half = entries + size_t{i % shown.cqe_cnt} * 128;
+    std::memset(half, 0xff, 64);
+    ASSERT_EQ(self.post(self.request(IBV_WR_RDMA_WRITE, 64)), 0);
+    ibv_wc wc{};
+    while (ibv_poll_cq(ibv_cq_ex_to_cq(cq), 1, &wc) == 0) std::this_thread::yield();
+    ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+    ASSERT_EQ(wc.wr_id, 100u);
+    ASSERT_TRUE(std::all_of(half, half + 64, [](std::byte b) { return b == std::byte{0}; })) << "padded";
+  }
   EXPECT_EQ(ibv_destroy_qp(std::exchange(self.qp, kept)), 0);
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
 }
@@ -285,7 +295,8 @@ TEST(RawObjects, DeviceSaysWhatItLacks) {
   std::memset(&device, 0xff, sizeof device);
   ASSERT_EQ(mlx5dv_query_device(self.context, &device), 0);
   EXPECT_EQ(device.version, 0);
-  EXPECT_EQ(device.flags, uint64_t{MLX5DV_CONTEXT_FLAGS_CQE_V1} | MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS);
+  EXPECT_EQ(device.flags, uint64_t{MLX5DV_CONTEXT_FLAGS_CQE_V1} | MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD |
+                              MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS);
   EXPECT_EQ(device.cqe_comp_caps.max_num, 0u);
   EXPECT_EQ(device.max_wr_memcpy_length, size_t{1} << 21);
   EXPECT_EQ(device.crypto_caps.crypto_engines, 0);
