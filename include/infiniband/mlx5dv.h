@@ -1899,8 +1899,8 @@ struct ibv_mr *mlx5dv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t l
 
 /*
  * in and out are command mailboxes as the PRM lays them out: big-endian, in starts with the
- * opcode, out with status and syndrome. All of this needs a context opened with
- * MLX5DV_CONTEXT_FLAGS_DEVX.
+ * opcode, out with status and syndrome. Any context will do: MLX5DV_CONTEXT_FLAGS_DEVX only makes
+ * opening one fail where commands are not allowed.
  *
  * Errors of every command: EREMOTEIO (the device refused: status and syndrome in out say why),
  * EINVAL (the library refused: wrong opcode for the call, mailbox too short), EOPNOTSUPP, ENOMEM.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Commands and the objects they make.
 #include "lib/mlx5/devx.h"
+#include "lib/mlx5/direct.h"
 
 #include <new>
 #include <string>
@@ -83,11 +84,7 @@ const prm::CommandTable& known_commands() {
   return known;
 }
 
-verbs::Context* context_of(ibv_context* public_context) {
-  verbs::Context* context = verbs::Context::of(public_context);
-  const bool ours = context->provider == &kProvider && !context->abandoned;
-  return ours && ContextState::of(*context).takes_commands ? context : nullptr;
-}
+verbs::Context* context_of(ibv_context* public_context) { return own(public_context); }
 
 Expected<const prm::CommandInfo*> allowed(const char* call, Kind kind, const Boxes& boxes) {
   if (Outcome fit = sizes_fit(call, boxes); !fit) return fit.error();

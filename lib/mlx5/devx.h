@@ -29,7 +29,7 @@ struct Target {
   uint32_t number = 0;
 };
 
-/// The context if it was opened for commands, else nullptr.
+/// The context if it is one of this library that works, else nullptr.
 verbs::Context* context_of(ibv_context* public_context);
 
 /// The command in the mailbox if the call of that name may send it: one of this kind. EINVAL: not, or a

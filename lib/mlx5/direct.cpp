@@ -62,10 +62,7 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
     errno = error;
     return nullptr;
   }
-  ibv_context* context = ibv_open_device(device);
-  if (context != nullptr && attributes != nullptr)
-    ContextState::of(*own(context)).takes_commands = (attributes->flags & MLX5DV_CONTEXT_FLAGS_DEVX) != 0;
-  return context;
+  return ibv_open_device(device);
 }
 
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {

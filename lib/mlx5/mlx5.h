@@ -62,7 +62,6 @@ class QueuePairTable {
 /// What this library keeps of an opened device.
 struct ContextState {
   QueuePairTable queue_pairs;
-  bool takes_commands = false;         ///< opened with MLX5DV_CONTEXT_FLAGS_DEVX
   std::mutex lock;                     ///< of what follows, which has none of its own
   std::byte* doorbell_page = nullptr;  ///< UAR page of raw queues, once there are some
   mlx5dv_ctx_allocators allocators{};

@@ -88,7 +88,6 @@ bool is_taken_over(const verbs::Device& device) {
 }
 
 void take_over(verbs::Context& context) {
-  ContextState::of(context).takes_commands = true;
   const int file = context.async_events.fd();
   fcntl(file, F_SETFL, fcntl(file, F_GETFL) | O_NONBLOCK);
 }
