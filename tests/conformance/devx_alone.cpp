@@ -90,6 +90,8 @@ uint32_t completed(const std::vector<uint8_t>& entry) {
 
 class DevxAlone : public testing::Test {
  protected:
+  DevxAlone() = default;
+  explicit DevxAlone(ibv_context* opened) : device(opened) {}
   void SetUp() override {
     ASSERT_TRUE(device.good());
     memory = std::make_unique<NamedMemory>(device.context, kBytes);
@@ -122,13 +124,15 @@ class DevxAlone : public testing::Test {
     return {connectx::Be64(address(offset)), connectx::Be32(rkey), 0};
   }
 
+  void moves_data_and_is_told();
+
   DevxDevice device;
   std::unique_ptr<NamedMemory> memory;
   mlx5dv_devx_obj* mkey = nullptr;
   uint32_t key = 0;
 };
 
-TEST_F(DevxAlone, MovesDataAndIsToldByInterrupts) {
+void DevxAlone::moves_data_and_is_told() {
   EventQueue events(device.context, {Event::kCqError});
   ASSERT_NE(events.shown, nullptr);
   DevxCq send_cq(device, 6, device.eqn), receive_cq(device, 6, events.number);
@@ -161,6 +165,15 @@ TEST_F(DevxAlone, MovesDataAndIsToldByInterrupts) {
   EXPECT_TRUE(events.take().empty());
   EXPECT_EQ(memory->deregister(), EBUSY) << "the key lies in it";
 }
+
+TEST_F(DevxAlone, MovesDataAndIsToldByInterrupts) { moves_data_and_is_told(); }
+
+class TakenOver : public DevxAlone {
+ protected:
+  TakenOver() : DevxAlone(take_over()) {}
+};
+
+TEST_F(TakenOver, MovesDataAndIsToldByInterrupts) { moves_data_and_is_told(); }
 
 TEST_F(DevxAlone, SendsWithoutAcknowledgements) {
   DevxCq cq(device, 6, device.eqn);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "abi/prm/completion_queues.h"
 #include "abi/prm/domains.h"
@@ -58,7 +59,26 @@ void NamedMemory::unmap() {
   base_ = nullptr;
 }
 
-DevxDevice::DevxDevice() : context(open_with(MLX5DV_CONTEXT_FLAGS_DEVX)) {
+std::string first_address() {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  const std::string path = std::filesystem::canonical(std::string(list[0]->ibdev_path) + "/device");
+  ibv_free_device_list(list);
+  return std::filesystem::path(path).filename();
+}
+
+ibv_context* take_over(uint32_t flags) {
+  const std::string address = first_address();
+  mlx5dv_vfio_context_attr wanted{address.c_str(), flags, 0};
+  ibv_device** list = mlx5dv_get_vfio_device_list(&wanted);
+  if (list == nullptr) return nullptr;
+  ibv_context* context = list[1] == nullptr ? ibv_open_device(list[0]) : nullptr;
+  ibv_free_device_list(list);
+  return context;
+}
+
+DevxDevice::DevxDevice() : DevxDevice(open_with(MLX5DV_CONTEXT_FLAGS_DEVX)) {}
+
+DevxDevice::DevxDevice(ibv_context* opened) : context(opened) {
   Mail<prm::AllocPd> domain;
   if (context == nullptr || (pd = domain.create(context)) == nullptr) return;
   pdn = domain.out[prm::AllocPdOut::pd];

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,9 +43,15 @@ class NamedMemory {
   mlx5dv_devx_umem* umem_;
 };
 
+/// The first device, taken over through VFIO; nullptr with errno set.
+ibv_context* take_over(uint32_t flags = 0);
+/// The PCI address that /sys shows for it.
+std::string first_address();
+
 /// A device opened for commands, with what nearly everything needs.
 struct DevxDevice {
   DevxDevice();
+  explicit DevxDevice(ibv_context* opened);
   ~DevxDevice();
   DevxDevice(const DevxDevice&) = delete;
   DevxDevice& operator=(const DevxDevice&) = delete;
