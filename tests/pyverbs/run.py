@@ -28,6 +28,8 @@ import tempfile
 import time
 
 LOADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'load.py')
+# What the tests of encryption are to know of the device: its secrets without a file of the user's, and keys.
+SECRETS = os.path.join(os.path.dirname(LOADER), 'crypto.json')
 # Debian's packages are for this one, whatever else is on PATH.
 PYTHON = '/usr/bin/python3' if os.access('/usr/bin/python3', os.X_OK) else sys.executable
 REFUSAL = re.compile(r'^verbatim: (?:queue pair 0x0+: )?(.*)$', re.M)
@@ -96,6 +98,7 @@ class Runner:
         self.log = open(self.log_path, 'ab')
         self.environment = dict(os.environ, LC_ALL='C.UTF-8', VERBATIM_EXPLAIN='1', PYTHONDONTWRITEBYTECODE='1')
         self.environment.setdefault('VERBATIM_AGENT_SOCKET', f'verbatim-pyverbs-{os.getpid()}')
+        self.environment.setdefault('MLX5_CRYPTO_TEST_INFO', SECRETS)
 
     def printed(self, begin, end=None):
         """What the processes of the tests have printed between two places."""
