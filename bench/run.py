@@ -142,6 +142,8 @@ class Bench:
         yield Row('ibv_reg_mr of 1 GiB touched', 'us', '', lambda: self.own('verbs_costs', 'register'), None, 'less', 50)
         yield Row('the same, first of its process', 'us', '', lambda: self.own('verbs_costs', 'register_first'), None, 'less', 50)
         yield Row('create + connect RC pairs', 'pairs/s', '', lambda: self.own('verbs_costs', 'connect'), None, 'more', 20000)
+        yield Row('DEVX commands, QUERY_HCA_CAP', '1/s', '', lambda: self.own('devx_costs', 'query'), None, 'more', 100000)
+        yield Row('the same, keys made + destroyed', '1/s', '', lambda: self.own('devx_costs', 'objects'), None, 'more', 100000)
         yield Row('idle RC QP beyond its queues', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
         yield Row('idle, raw doorbells exposed', 'ms/10 s', '', self.idle, None, 'less', 10)
         for transport in ('rc_v', 'ud_v', 'rc_x', 'ud_x'):

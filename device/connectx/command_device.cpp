@@ -5,23 +5,25 @@
 #include <string>
 
 #include "device/connectx/connectx_hca.h"
-#include "device/connectx/prm/capabilities.h"
 #include "device/connectx/prm/sizes.h"
 
 namespace verbatim::connectx {
 
-CommandDevice::CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers)
-    : hca_(hca), numbers_(numbers), domains_("transport domain", size_t{1} << prm::kLogTransportDomainsMax) {}
+CommandDevice::CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers) : hca_(hca), numbers_(numbers) {}
 
 void CommandDevice::destroy_leftovers() {
   const std::lock_guard hold(numbers_.lock);
+  objects_.clear();
   queues_.destroy_leftovers();
+  while (!numbers_.srqs.empty())
+    if (!hca_.destroy_srq(numbers_.srqs.begin()->second)) break;
   for (const auto& [number, umem] : numbers_.umems) delete umem;
   numbers_.umems.clear();
-  std::vector<PdObject*> pds;
-  for (const auto& [number, pd] : numbers_.pds)
-    if (pd->maker != 0) pds.push_back(pd);
-  for (PdObject* pd : pds) (void)hca_.destroy_pd(pd);
+  while (!numbers_.pds.empty()) {
+    PdObject* pd = numbers_.pds.begin()->second;
+    pd->users = 0;
+    (void)hca_.destroy_pd(pd);
+  }
 }
 
 const hw::Limits& CommandDevice::limits() const { return hca_.limits(); }
@@ -32,25 +34,12 @@ hw::GidEntry CommandDevice::gid(uint32_t index) {
   return index < hca_.port().gid_entries ? hca_.gid(index) : hw::GidEntry{};
 }
 
-Expected<uint32_t> CommandDevice::Plain::take(uint16_t uid) {
-  const uint32_t number = makers_.size() < most_ ? numbers_.take() : 0;
-  if (number == 0) return Error{ENOMEM, std::string("the device has no ") + what_ + " left"};
-  makers_[number] = uid;
-  return number;
-}
-
-Outcome CommandDevice::Plain::give_back(uint16_t uid, uint32_t number) {
-  const auto found = makers_.find(number);
-  if (found == makers_.end() || found->second != uid) return nobodys(what_, number);
-  makers_.erase(found);
-  numbers_.give_back(number);
-  return Done{};
-}
-
 Expected<uint32_t> CommandDevice::alloc_pd(uint16_t uid) {
   const Expected<hw::Pd*> made = hca_.create_pd();
   if (!made) return made.error();
-  static_cast<PdObject*>(*made)->maker = uid;
+  auto* pd = static_cast<PdObject*>(*made);
+  pd->maker = uid;
+  pd->by_command = true;
   return (*made)->number;
 }
 
@@ -61,11 +50,6 @@ Outcome CommandDevice::dealloc_pd(uint16_t uid, uint32_t number) {
 
 Expected<uint32_t> CommandDevice::alloc_uar(uint16_t uid) { return hca_.uars().take(uid); }
 Outcome CommandDevice::dealloc_uar(uint16_t uid, uint32_t uar) { return hca_.uars().give_back(uid, uar); }
-
-Expected<uint32_t> CommandDevice::alloc_transport_domain(uint16_t uid) { return domains_.take(uid); }
-Outcome CommandDevice::dealloc_transport_domain(uint16_t uid, uint32_t domain) {
-  return domains_.give_back(uid, domain);
-}
 
 Expected<uint32_t> CommandDevice::create_mkey(uint16_t uid, const prm::MkeySpec& wanted) {
   PdObject* pd = visible(numbers_.pds, uid, wanted.pd);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "device/connectx/command_queues.h"
+#include "device/connectx/counter_sets.h"
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/prm/command_unit.h"
 
@@ -13,12 +14,14 @@ class ConnectxHca;
 
 /// What the command mailboxes of an opened device act on: its typed commands, by number. Objects that the
 /// host side made may be asked and changed by every user context, and are destroyed by the host side only.
-class CommandDevice final : public prm::CommandUnit {
+class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects {
  public:
   /// Both must outlive it. All calls are made with `numbers.lock` held.
   CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers);
   /// Takes down what commands made, once the device has ended its queue pairs and keys.
   void destroy_leftovers();
+  /// A queue pair is about to be destroyed.
+  void retire(QpObject& qp) { counters_.retire(qp); }
 
   const hw::Limits& limits() const override;
   hw::PortState port() override;
@@ -30,8 +33,16 @@ class CommandDevice final : public prm::CommandUnit {
   Outcome dealloc_pd(uint16_t uid, uint32_t pd) override;
   Expected<uint32_t> alloc_uar(uint16_t uid) override;
   Outcome dealloc_uar(uint16_t uid, uint32_t uar) override;
-  Expected<uint32_t> alloc_transport_domain(uint16_t uid) override;
-  Outcome dealloc_transport_domain(uint16_t uid, uint32_t domain) override;
+  bool has_user_context(uint16_t uid) override;
+  bool has_objects_of(uint16_t uid) override;
+  prm::ObjectStore& objects() override { return objects_; }
+  Expected<uint32_t> create_umem(uint16_t uid, const hw::UmemSpec& spec) override;
+  Outcome destroy_umem(uint16_t uid, uint32_t umem) override;
+  Expected<std::unique_ptr<prm::RawQueueBody>> make_raw_queue(const prm::RawQueueSpec& spec) override;
+
+  Outcome count_in(uint16_t uid, uint32_t qpn, uint32_t set) override;
+  Expected<prm::QueueCounts> queue_counts(uint16_t uid, uint32_t set, bool clear) override;
+  prm::PortCounts port_counts(bool clear) override { return counters_.port(clear); }
 
   Expected<uint32_t> create_mkey(uint16_t uid, const prm::MkeySpec& spec) override;
   Expected<prm::MkeySpec> query_mkey(uint16_t uid, uint32_t index) override;
@@ -84,26 +95,16 @@ class CommandDevice final : public prm::CommandUnit {
     UmemObject* umem;  ///< nullptr: it stands for other keys
   };
   Expected<hw::Mr*> make_umem_key(const hw::MrSpec& spec, const prm::MkeySpec& wanted, UmemObject*& umem);
-  /// Objects that are a number and nothing else.
-  class Plain {
-   public:
-    Plain(const char* what, size_t most) : what_(what), most_(most) {}
-    Expected<uint32_t> take(uint16_t uid);
-    Outcome give_back(uint16_t uid, uint32_t number);
-
-   private:
-    const char* what_;
-    size_t most_;
-    NumberSpace numbers_;
-    std::unordered_map<uint32_t, uint16_t> makers_;
-  };
+  Outcome hold(uint16_t uid, prm::ObjectId id) override;
+  void let_go(prm::ObjectId id) override;
 
   ConnectxHca& hca_;
   ObjectNumbers& numbers_;
   CommandQueues queues_{hca_, numbers_};
-  Plain domains_;
   std::unordered_map<uint32_t, Mkey> mkeys_;  ///< by index
   std::unordered_map<uint32_t, uint16_t> scheduling_makers_;
+  prm::ObjectStore objects_{*this};
+  CounterSets counters_{numbers_, objects_};
 };
 
 }  // namespace verbatim::connectx

@@ -15,6 +15,7 @@ template <class Face, class Object>
 void belong_to(Object& object, uint16_t uid) {
   object.owner = static_cast<Face*>(&object);
   object.maker = uid;
+  object.by_command = true;
 }
 
 }  // namespace

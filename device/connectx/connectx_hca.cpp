@@ -46,6 +46,8 @@ ConnectxHca::~ConnectxHca() {
   while (QpObject* qp = qps_.first()) (void)destroy_qp(qp);
   while (MrObject* mr = mrs_list_.first()) (void)destroy_mr(mr);
   commands_.destroy_leftovers();
+  while (CqObject* cq = cqs_.first())
+    if (!destroy_cq(cq)) break;
   for (const auto& [object, place] : shown_) engine_.object_board().hide(place);
 }
 
@@ -242,6 +244,7 @@ Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
     const std::scoped_lock hold(numbers_.lock, lock_);
     qps_.remove(qp);
     numbers_.qps.erase(qp->number);
+    commands_.retire(*qp);
   }
   // Whoever is failing the users of an overrun queue has finished with this one, or will pass it over.
   qp->ending = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/event_router.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -57,6 +58,11 @@ Expected<EventRouter::Facts> EventRouter::query(uint16_t uid, uint32_t eqn) cons
   if (queue == nullptr) return nobodys(eqn);
   const EventRing& ring = queue->ring;
   return Facts{queue->spec, ring.consumed(), ring.produced(), ring.armed(), ring.failed()};
+}
+
+bool EventRouter::has_some_of(uint16_t uid) const {
+  const std::lock_guard hold(lock_);
+  return std::ranges::any_of(queues_, [uid](const auto& queue) { return queue && queue->spec.maker == uid; });
 }
 
 Expected<uint32_t> EventRouter::of_vector(uint32_t vector) const {

@@ -45,6 +45,8 @@ class EventRouter final : public hw::EventSink {
   /// ENOENT, or EBUSY: completion queues still name it.
   Outcome remove(uint16_t uid, uint32_t eqn);
   Expected<Facts> query(uint16_t uid, uint32_t eqn) const;
+  /// Whether a user context has queues.
+  bool has_some_of(uint16_t uid) const;
 
   /// The queue behind a completion vector. EINVAL: there is no such vector.
   Expected<uint32_t> of_vector(uint32_t vector) const;

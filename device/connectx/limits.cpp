@@ -6,6 +6,7 @@
 
 #include "device/connectx/device_memory.h"
 #include "device/connectx/hardware_clock.h"
+#include "device/connectx/prm/object_limits.h"
 #include "engine/memory_keys.h"
 #include "wire/link/segment.h"
 
@@ -49,6 +50,9 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.max_mcast_grp = 1024;
   limits.max_mcast_qp_attach = 240;
   limits.max_total_mcast_qp_attach = 1024 * 240;
+  limits.max_wq = 1u << prm::kLogWorkQueuesMax;
+  limits.max_wq_tables = 1u << prm::kLogReceiveTablesMax;
+  limits.max_wq_table_size = 1u << prm::kLogReceiveTableEntriesMax;
   limits.max_pkeys = 1;
   limits.log_max_dci_streams = limits.log_max_dci_errored_streams = 6;
   limits.timestamp_khz = hardware_clock_khz();

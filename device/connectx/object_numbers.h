@@ -12,7 +12,7 @@
 namespace verbatim::connectx {
 
 /// Memory that commands name by number: queues and translations of keys lie in it.
-struct UmemObject : hw::Umem {
+struct UmemObject : hw::Umem, Made {
   hw::UmemSpec spec;
   uint32_t users = 0;  ///< guarded by ObjectNumbers::lock
 };
@@ -40,7 +40,7 @@ T* visible(const std::unordered_map<uint32_t, T*>& objects, uint16_t uid, uint32
 template <class T>
 T* own(const std::unordered_map<uint32_t, T*>& objects, uint16_t uid, uint32_t number) {
   T* object = visible(objects, uid, number);
-  return object && object->maker != 0 ? object : nullptr;
+  return object && object->is_by(uid) ? object : nullptr;
 }
 
 inline Error nobodys(const char* what, uint32_t number) {

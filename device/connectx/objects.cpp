@@ -32,8 +32,9 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
 
 Outcome CqObject::idle() {
   const std::lock_guard hold(lock);
-  if (users.empty()) return Done{};
-  return Error{EBUSY, "queue pairs still complete into the completion queue"};
+  if (!users.empty()) return Error{EBUSY, "queue pairs still complete into the completion queue"};
+  if (work_queues != 0) return Error{EBUSY, "work queues still complete into the completion queue"};
+  return Done{};
 }
 
 QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "base/number_space.h"
 #include "device/connectx/completion_ring.h"
 #include "device/connectx/receive_ring.h"
 #include "device/connectx/send_ring.h"
@@ -45,32 +45,14 @@ class LinkedList {
   T* first_ = nullptr;
 };
 
-/// Numbers of one kind of object: 1 to 2^24 - 1, no two of live objects equal. One that is given back rests
-/// for a while, so that what is late for its old owner finds nobody.
-class NumberSpace {
- public:
-  /// 0: all are taken.
-  uint32_t take() {
-    if (free_.size() > kRestingMax || (next_ > kLast && !free_.empty())) {
-      const uint32_t number = free_.front();
-      free_.pop_front();
-      return number;
-    }
-    return next_ <= kLast ? next_++ : 0;
-  }
-  void give_back(uint32_t number) { free_.push_back(number); }
-
- private:
-  static constexpr uint32_t kLast = 0xffffff;
-  static constexpr size_t kRestingMax = 1024;
-  uint32_t next_ = 1;
-  std::deque<uint32_t> free_;
-};
-
-/// Which user context made an object by command; 0: the host side made it.
+/// Who made an object: the host side, or a user context (0: the owner of the device) by command.
 struct Made {
   uint16_t maker = 0;
+  bool by_command = false;
+  /// Whether the user context may ask for it.
   bool is_for(uint16_t uid) const { return maker == 0 || maker == uid; }
+  /// Whether it may destroy it.
+  bool is_by(uint16_t uid) const { return by_command && maker == uid; }
 };
 
 struct PdObject : hw::Pd, Made {
@@ -92,7 +74,8 @@ struct CqObject : hw::Cq, Linked<CqObject>, Made {
   CompletionRing ring;
   std::atomic<uint32_t> eqn{1};  ///< event queue that its completions are told to
   std::mutex lock;
-  std::vector<QpObject*> users;  ///< queue pairs that complete here; one entry per use
+  std::vector<QpObject*> users;          ///< queue pairs that complete here; one entry per use
+  std::atomic<uint32_t> work_queues{0};  ///< that complete here
   /// EBUSY: there are some.
   Outcome idle();
 };

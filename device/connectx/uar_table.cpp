@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/uar_table.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -68,6 +69,11 @@ void UarTable::ring(uint32_t page, Doorbell doorbell) {
   if (found == pages_.end()) return;
   for (const Bell& bell : found->second.bells)
     if (bell.doorbell == doorbell) bell.look();
+}
+
+bool UarTable::has_some_of(uint16_t uid) {
+  const std::lock_guard hold(lock_);
+  return std::ranges::any_of(pages_, [uid](const auto& entry) { return entry.second.maker == uid; });
 }
 
 }  // namespace verbatim::connectx

@@ -35,6 +35,8 @@ class UarTable {
   void let_go(uint32_t page, const void* queue);
 
   void ring(uint32_t page, Doorbell doorbell);
+  /// Whether a user context has pages.
+  bool has_some_of(uint16_t uid);
 
  private:
   struct Bell {

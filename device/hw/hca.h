@@ -185,6 +185,7 @@ struct Limits {
     uint32_t max_srq = 0, max_srq_wr = 0, max_srq_sge = 0;
     uint32_t max_qp_rd_atomic = 0, max_qp_init_rd_atomic = 0, max_res_rd_atomic = 0;
     uint32_t max_mcast_grp = 0, max_mcast_qp_attach = 0, max_total_mcast_qp_attach = 0;
+    uint32_t max_wq = 0, max_wq_tables = 0, max_wq_table_size = 0;
     uint32_t max_pkeys = 0;
     uint32_t log_max_dci_streams = 0, log_max_dci_errored_streams = 0;
     uint32_t timestamp_khz = 0;

@@ -74,6 +74,10 @@ int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input
   full.completion_timestamp_mask = UINT64_MAX >> 1;
   full.hca_core_clock = limits.timestamp_khz;
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+  // Queues and tables can be made. No type of queue pair has traffic for them, so that none is supported.
+  full.max_wq_type_rq = limits.max_wq;
+  full.rss_caps.max_rwq_indirection_tables = limits.max_wq_tables;
+  full.rss_caps.max_rwq_indirection_table_size = limits.max_wq_table_size;
   full.cq_mod_caps = {limits.max_cq_count, limits.max_cq_period_us};
   full.phys_port_cnt_ex = 1;
   const uint32_t log_dm = limits.dm[static_cast<size_t>(hw::DmKind::kMemic)].log_bytes;

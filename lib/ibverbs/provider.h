@@ -107,7 +107,7 @@ struct QueuePair {
     ibv_qp qp;
   };
   Context* context = nullptr;
-  hw::Qp* device = nullptr;
+  hw::Qp* device = nullptr;  ///< nullptr: it only spreads what is received over a table
   uint32_t async_reported = 0;
   bool extended = false;  ///< made with send_ops_flags
   bool signal_all = false;
@@ -130,6 +130,23 @@ struct SharedReceiveQueue {
   DomainUse domain_use;
 
   static SharedReceiveQueue* of(ibv_srq* srq) { return reinterpret_cast<SharedReceiveQueue*>(srq); }
+};
+
+/// Work queue of its own: what comes before a provider's own part.
+struct WorkQueue {
+  ibv_wq base{};
+  Context* context = nullptr;
+  DomainUse domain_use;
+
+  static WorkQueue* of(ibv_wq* wq) { return reinterpret_cast<WorkQueue*>(wq); }
+};
+
+/// Table of work queues that received packets are spread over.
+struct WorkQueueTable {
+  ibv_rwq_ind_table base{};
+  Context* context = nullptr;
+
+  static WorkQueueTable* of(ibv_rwq_ind_table* table) { return reinterpret_cast<WorkQueueTable*>(table); }
 };
 
 /// Address handle: what comes before a provider's own part.
@@ -196,6 +213,17 @@ struct Provider {
   int (*destroy_srq)(SharedReceiveQueue& srq);
   void (*free_srq)(SharedReceiveQueue& srq);
 
+  /// Writes the actual sizes into the attributes, and number and way to post receives into the record.
+  /// `special`: what verbatim_create_special_wq was given.
+  WorkQueue* (*create_wq)(Context& context, ibv_wq_init_attr& attributes, const void* special);
+  int (*modify_wq)(WorkQueue& wq, ibv_wq_state from, ibv_wq_state to);
+  int (*destroy_wq)(WorkQueue& wq);
+  void (*free_wq)(WorkQueue& wq);
+  int (*create_wq_table)(Context& context, const ibv_rwq_ind_table_init_attr& attributes, uint32_t& number);
+  int (*destroy_wq_table)(Context& context, uint32_t number);
+  /// A queue pair that only receives, into the queues of a table; taken down like others.
+  QueuePair* (*create_spreading_qp)(Context& context, const ibv_qp_init_attr_ex& attributes);
+
   AddressHandle* (*create_ah)(ProtectionDomain& domain, const ibv_ah_attr& attributes);
   void (*free_ah)(AddressHandle& ah);
 };
@@ -228,5 +256,9 @@ extern "C" __attribute__((visibility("default"))) void verbatim_register_provide
 /// the provider to say, whose create_qp gets `special`.
 extern "C" __attribute__((visibility("default"))) ibv_qp* verbatim_create_special_qp(
     ibv_context* context, ibv_qp_init_attr_ex* attributes, const void* special);
+
+/// ibv_create_wq with options that only the provider knows.
+extern "C" __attribute__((visibility("default"))) ibv_wq* verbatim_create_special_wq(
+    ibv_context* context, ibv_wq_init_attr* attributes, const void* special);
 
 }  // namespace verbatim::verbs

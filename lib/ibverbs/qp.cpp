@@ -42,12 +42,35 @@ Error check(Context& context, const ibv_qp_init_attr_ex& attributes, bool specia
   return {};
 }
 
+constexpr uint32_t kSpreads = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+
+/// The same for a queue pair that spreads what it receives over a table of work queues.
+Error check_spreading(Context& context, const ibv_qp_init_attr_ex& attributes) {
+  constexpr uint32_t kNeeded = kSpreads | IBV_QP_INIT_ATTR_PD;
+  if ((attributes.comp_mask & kNeeded) != kNeeded || attributes.pd == nullptr ||
+      attributes.rwq_ind_tbl == nullptr)
+    return {EINVAL, "ibv_create_qp_ex: domain, table and hash belong together"};
+  if ((attributes.comp_mask & ~(kNeeded | IBV_QP_INIT_ATTR_CREATE_FLAGS)) != 0)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: comp_mask asks for what the device does not have"};
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes.create_flags != 0)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: create_flags are not supported"};
+  if (attributes.qp_type != IBV_QPT_RAW_PACKET)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: a table of work queues is for type RAW_PACKET"};
+  const ibv_context* own = &context.verbs.context;
+  if (attributes.pd->context != own || attributes.rwq_ind_tbl->context != own)
+    return {EINVAL, "ibv_create_qp_ex: domain and table are not of the same context"};
+  return {};
+}
+
 QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, const void* special) {
   Context* context = usable(public_context);
   if (context == nullptr) return nullptr;
-  const Error refusal = check(*context, attributes, special != nullptr);
+  const bool spreads = (attributes.comp_mask & kSpreads) != 0;
+  const Error refusal = spreads ? check_spreading(*context, attributes)
+                                : check(*context, attributes, special != nullptr);
   if (refusal.code != 0) return refuse_pointer(*context, refusal);
-  QueuePair* qp = context->provider->create_qp(*context, attributes, special);
+  QueuePair* qp = spreads ? context->provider->create_spreading_qp(*context, attributes)
+                          : context->provider->create_qp(*context, attributes, special);
   if (qp == nullptr) return nullptr;
   qp->context = context;
   qp->extended = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
@@ -61,8 +84,7 @@ QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, 
   base.send_cq = attributes.send_cq;
   base.recv_cq = attributes.recv_cq;
   base.srq = attributes.srq;
-  base.handle = qp->device->number;
-  base.qp_num = qp->device->number;
+  base.handle = base.qp_num = qp->device != nullptr ? qp->device->number : 0;
   base.state = IBV_QPS_RESET;
   base.qp_type = attributes.qp_type;
   init_waiting(base);
@@ -123,6 +145,9 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int signed_mask) {
   if (context == nullptr) return EIO;
   QueuePair& pair = *QueuePair::of(qp);
   const auto mask = static_cast<uint32_t>(signed_mask);
+  if (pair.device == nullptr)
+    return refuse(*context, EOPNOTSUPP,
+                  "ibv_modify_qp: a queue pair with a table of work queues has no states");
   if (const char* refusal = check_modify(*attributes, mask))
     return refuse(*context, EINVAL, std::string("ibv_modify_qp: ") + refusal, qp->qp_num);
   if (const int error = context->provider->modify_qp(pair, to_device(*attributes), mask)) return error;
@@ -134,6 +159,9 @@ int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int attr_mask, ibv_qp_init
   Context* context = usable(qp->context);
   if (context == nullptr) return EIO;
   QueuePair& pair = *QueuePair::of(qp);
+  if (pair.device == nullptr)
+    return refuse(*context, EOPNOTSUPP,
+                  "ibv_query_qp: a queue pair with a table of work queues has no states");
   if (const int error = context->provider->check_query_qp(pair, static_cast<uint32_t>(attr_mask)))
     return error;
   *attributes = from_device(context->hca->query_qp(pair.device));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Commands about objects that were made by verbs.
+#include "abi/prm/raw_queues.h"
 #include "device/connectx/prm/object_life.h"
 #include "lib/mlx5/devx.h"
 
@@ -26,6 +27,25 @@ Target target_of(ibv_srq* srq, const Boxes& boxes) {
                                               static_cast<uint16_t>(head[prm::MboxIn::op_mod]));
   const bool old = command == nullptr || prm::object_kind(*command) == "SRQ";
   return {old ? "SRQ" : "RMP", verbs::SharedReceiveQueue::of(srq)->device->number};
+}
+
+Target target_of(ibv_wq* wq) { return {"RQ", wq->wq_num}; }
+Target target_of(ibv_rwq_ind_table* table) { return {"RQT", static_cast<uint32_t>(table->ind_tbl_num)}; }
+
+/// The state that a mailbox has led a work queue to.
+void follow(ibv_wq* wq, const Boxes& boxes) {
+  const prm::View<prm::ModifyRqIn> in(boxes.in);
+  switch (in[prm::ModifyRqIn::ctx].as<prm::RqState>(prm::Rqc::state)) {
+    case prm::RqState::kRst:
+      wq->state = IBV_WQS_RESET;
+      return reset_wq(WorkQueue::of(wq));
+    case prm::RqState::kRdy:
+      wq->state = IBV_WQS_RDY;
+      return;
+    case prm::RqState::kErr:
+      wq->state = IBV_WQS_ERR;
+      return;
+  }
 }
 
 /// Brings the host's side to where a transition has left the device.
@@ -76,6 +96,31 @@ int mlx5dv_devx_srq_modify(ibv_srq* srq, const void* in, size_t inlen, void* out
   const devx::Boxes boxes(in, inlen, out, outlen);
   return devx::about("mlx5dv_devx_srq_modify", Kind::kModify, srq->context, devx::target_of(srq, boxes),
                      boxes);
+}
+
+int mlx5dv_devx_wq_query(ibv_wq* wq, const void* in, size_t inlen, void* out, size_t outlen) {
+  return devx::about("mlx5dv_devx_wq_query", Kind::kQuery, wq->context, devx::target_of(wq),
+                     devx::Boxes(in, inlen, out, outlen));
+}
+
+int mlx5dv_devx_wq_modify(ibv_wq* wq, const void* in, size_t inlen, void* out, size_t outlen) {
+  const devx::Boxes boxes(in, inlen, out, outlen);
+  const int error =
+      devx::about("mlx5dv_devx_wq_modify", Kind::kModify, wq->context, devx::target_of(wq), boxes);
+  if (error == 0) devx::follow(wq, boxes);
+  return error;
+}
+
+int mlx5dv_devx_ind_tbl_query(ibv_rwq_ind_table* table, const void* in, size_t inlen, void* out,
+                              size_t outlen) {
+  return devx::about("mlx5dv_devx_ind_tbl_query", Kind::kQuery, table->context, devx::target_of(table),
+                     devx::Boxes(in, inlen, out, outlen));
+}
+
+int mlx5dv_devx_ind_tbl_modify(ibv_rwq_ind_table* table, const void* in, size_t inlen, void* out,
+                               size_t outlen) {
+  return devx::about("mlx5dv_devx_ind_tbl_modify", Kind::kModify, table->context, devx::target_of(table),
+                     devx::Boxes(in, inlen, out, outlen));
 }
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 
 #include <ctime>
 
+#include "device/connectx/prm/object_limits.h"
 #include "lib/mlx5/direct.h"
 #include "lib/mlx5/vfio.h"
 
@@ -67,7 +68,7 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
 
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {
   constexpr uint64_t kMaxClockAgeNs = 1'000'000'000;
-  // What the device lacks is said by zeros: compression, software parsing, striding, tunnels, registers of
+  // What the device lacks is said by zeros: compression, software parsing, tunnels, registers of
   // their own, flow actions, signatures, cryptography. Left out is what a mask bit
   // itself would promise: a mapped clock, a LAG, a metadata register.
   constexpr uint64_t kAnswered = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
@@ -102,7 +103,10 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
   }
   clear(MLX5DV_CONTEXT_MASK_CQE_COMPRESION, attributes->cqe_comp_caps);
   clear(MLX5DV_CONTEXT_MASK_SWP, attributes->sw_parsing_caps);
-  clear(MLX5DV_CONTEXT_MASK_STRIDING_RQ, attributes->striding_rq_caps);
+  // Strides that work queues can have; no type of queue pair has traffic for them.
+  if ((wanted & MLX5DV_CONTEXT_MASK_STRIDING_RQ) != 0)
+    attributes->striding_rq_caps = {prm::kLogStrideBytesMin, prm::kLogStrideBytesMax, prm::kLogStridesMin,
+                                    prm::kLogStridesMax, 0};
   clear(MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS, attributes->tunnel_offloads_caps);
   clear(MLX5DV_CONTEXT_MASK_DYN_BFREGS, attributes->max_dynamic_bfregs);
   clear(MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS, attributes->flow_action_flags);

@@ -14,8 +14,6 @@ REFUSE(mlx5dv_dek_destroy)
 REFUSE(mlx5dv_dek_query)
 
 // DEVX.
-REFUSE(mlx5dv_devx_ind_tbl_modify)
-REFUSE(mlx5dv_devx_ind_tbl_query)
 REFUSE(mlx5dv_devx_obj_export)
 REFUSE_POINTER(mlx5dv_devx_obj_import)
 REFUSE_QUIETLY(mlx5dv_devx_obj_unimport)
@@ -23,8 +21,6 @@ REFUSE_NUMBER(mlx5dv_devx_uar_export_dmabuf_fd)
 REFUSE(mlx5dv_devx_umem_export)
 REFUSE_POINTER(mlx5dv_devx_umem_import)
 REFUSE_QUIETLY(mlx5dv_devx_umem_unimport)
-REFUSE(mlx5dv_devx_wq_modify)
-REFUSE(mlx5dv_devx_wq_query)
 REFUSE_POINTER(mlx5dv_dr_action_create_dest_devx_tir)
 
 // Sharing emulation doorbells.
@@ -48,7 +44,6 @@ REFUSE(_mlx5dv_mkey_check)
 
 // Others.
 REFUSE_QUIETLY(_mlx5dv_get_export_sizes)
-REFUSE_POINTER(mlx5dv_create_wq)
 
 // Software steering.
 REFUSE_POINTER(mlx5dv_dr_action_create_aso)

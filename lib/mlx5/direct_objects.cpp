@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kDoorbellOffset = 0x800;  ///< of the send doorbell in a UAR page
 constexpr uint64_t kShown =
-    MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_DM | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
+    MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_RWQ | MLX5DV_OBJ_DM | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
 
 int show(ibv_qp* in, mlx5dv_qp& out) {
   QueuePair& qp = QueuePair::of(in);
@@ -20,8 +20,12 @@ int show(ibv_qp* in, mlx5dv_qp& out) {
   out.rq = {qp.receive_ring, qp.receive_entries, qp.receive_stride};
   // Size 0, no BlueFlame: the register takes doorbells only.
   out.bf = {page + kDoorbellOffset, 0};
-  // Neither raw packet queues nor pages that another process could map.
-  out.comp_mask = 0;
+  // Neither raw packet queues but a TIR, nor pages that another process could map.
+  const bool handles = qp.tir != 0 && (out.comp_mask & MLX5DV_QP_MASK_RAW_QP_HANDLES) != 0;
+  out.comp_mask = handles ? MLX5DV_QP_MASK_RAW_QP_HANDLES : 0;
+  if (!handles) return 0;
+  out.tirn = qp.tir;
+  out.tisn = out.rqn = out.sqn = 0;
   return 0;
 }
 
@@ -65,6 +69,15 @@ void show(ibv_dm* in, mlx5dv_dm& out) {
   out.comp_mask &= MLX5DV_DM_MASK_REMOTE_VA;
 }
 
+void show(ibv_wq* in, mlx5dv_rwq& out) {
+  const QueuePair& qp = WorkQueue::of(in).receives;
+  out.buf = qp.receive_ring;
+  out.dbrec = qp.doorbell;
+  out.wqe_cnt = qp.receive_entries;
+  out.stride = qp.receive_stride;
+  out.comp_mask = 0;
+}
+
 void show(ibv_ah* in, mlx5dv_ah& out) {
   auto* ah = static_cast<AddressHandle*>(reinterpret_cast<verbs::AddressHandle*>(in));
   out.av = reinterpret_cast<mlx5_wqe_av*>(&ah->vector);
@@ -82,6 +95,7 @@ bool all_own(const mlx5dv_obj& obj, uint64_t types) {
   if ((types & MLX5DV_OBJ_CQ) != 0 && own(obj.cq.in->context) == nullptr) return false;
   if ((types & MLX5DV_OBJ_SRQ) != 0 && own(obj.srq.in->context) == nullptr) return false;
   if ((types & MLX5DV_OBJ_DM) != 0 && own(obj.dm.in->context) == nullptr) return false;
+  if ((types & MLX5DV_OBJ_RWQ) != 0 && own(obj.rwq.in->context) == nullptr) return false;
   if ((types & MLX5DV_OBJ_AH) != 0 && own(obj.ah.in->context) == nullptr) return false;
   return (types & MLX5DV_OBJ_PD) == 0 || own(obj.pd.in->context) != nullptr;
 }
@@ -105,6 +119,7 @@ int mlx5dv_init_obj(mlx5dv_obj* obj, uint64_t types) {
   }
   if ((types & MLX5DV_OBJ_SRQ) != 0) show(obj->srq.in, *obj->srq.out);
   if ((types & MLX5DV_OBJ_DM) != 0) show(obj->dm.in, *obj->dm.out);
+  if ((types & MLX5DV_OBJ_RWQ) != 0) show(obj->rwq.in, *obj->rwq.out);
   if ((types & MLX5DV_OBJ_AH) != 0) show(obj->ah.in, *obj->ah.out);
   if ((types & MLX5DV_OBJ_PD) != 0) show(obj->pd.in, *obj->pd.out);
   return 0;

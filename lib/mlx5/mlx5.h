@@ -66,6 +66,7 @@ struct ContextState {
   std::byte* doorbell_page = nullptr;  ///< UAR page of raw queues, once there are some
   mlx5dv_ctx_allocators allocators{};
   std::vector<uint32_t> reserved_qpns;
+  uint32_t transport_domain = 0;       ///< of queue pairs with a table of work queues, once there are some
   std::vector<std::byte*> kept_pages;  ///< UAR pages that were freed while queues still rang there
   devx::Interrupts interrupts;
   std::shared_ptr<devx::Subscriptions> subscriptions = std::make_shared<devx::Subscriptions>();
@@ -208,6 +209,7 @@ struct QueuePair : verbs::QueuePair {
   std::byte* receive_ring = nullptr;
   uint64_t* receive_ids = nullptr;
   SharedReceiveQueue* srq = nullptr;
+  uint32_t tir = 0;  ///< it spreads what it receives over a table of work queues, and is nothing else
 
   QueueMemory memory;
   DoorbellRecord record;
@@ -259,6 +261,17 @@ struct SharedReceiveQueue : verbs::SharedReceiveQueue {
   }
 };
 
+/// A work queue of its own is the receive side of a queue pair that has nothing else: completions find it as
+/// such.
+struct WorkQueue : verbs::WorkQueue {
+  QueuePair receives;
+  uint32_t entry_offset = 0;  ///< of an entry's elements
+  hw::Umem* ring_umem = nullptr;
+  hw::Umem* record_umem = nullptr;
+
+  static WorkQueue& of(ibv_wq* wq) { return *static_cast<WorkQueue*>(verbs::WorkQueue::of(wq)); }
+};
+
 struct AddressHandle : verbs::AddressHandle {
   connectx::DatagramSegment vector{};
   std::atomic<bool> mapped{false};  ///< to a queue pair (mlx5dv_map_ah_to_qp)
@@ -270,6 +283,7 @@ int request_notification(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+int post_wq_recv(ibv_wq* wq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 void install_extended_polling(CompletionQueue& cq);
 /// The ibv_wr_ calls for the operations in `flags` (IBV_QP_EX_WITH_x).
 void install_builders(QueuePair& qp, uint64_t flags);
@@ -302,6 +316,17 @@ void free_qp(verbs::QueuePair& qp);
 verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr& attributes);
 int destroy_srq(verbs::SharedReceiveQueue& srq);
 void free_srq(verbs::SharedReceiveQueue& srq);
+/// `special`: mlx5dv_wq_init_attr, or nullptr.
+verbs::WorkQueue* create_wq(verbs::Context& context, ibv_wq_init_attr& attributes, const void* special);
+int modify_wq(verbs::WorkQueue& wq, ibv_wq_state from, ibv_wq_state to);
+/// The host's side of a reset.
+void reset_wq(WorkQueue& wq);
+int destroy_wq(verbs::WorkQueue& wq);
+void free_wq(verbs::WorkQueue& wq);
+int create_wq_table(verbs::Context& context, const ibv_rwq_ind_table_init_attr& attributes, uint32_t& number);
+int destroy_wq_table(verbs::Context& context, uint32_t number);
+verbs::QueuePair* create_spreading_qp(verbs::Context& context, const ibv_qp_init_attr_ex& attributes);
+int destroy_spreading_qp(QueuePair& qp);
 verbs::AddressHandle* create_ah(verbs::ProtectionDomain& domain, const ibv_ah_attr& attributes);
 void free_ah(verbs::AddressHandle& ah);
 

@@ -5,8 +5,10 @@
 
 namespace verbatim::mlx5 {
 
-int post_recv(ibv_qp* public_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  QueuePair& qp = QueuePair::of(public_qp);
+namespace {
+
+/// Elements begin at an offset of each entry.
+int post(QueuePair& qp, uint32_t offset, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const std::lock_guard guard(qp.receive_lock);
   uint32_t head = qp.receive_head;
   int error = 0;
@@ -22,9 +24,8 @@ int post_recv(ibv_qp* public_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
       break;
     }
     const uint32_t index = head & (qp.receive_entries - 1);
-    auto* entry = reinterpret_cast<connectx::DataSegment*>(qp.receive_ring +
-                                                           static_cast<size_t>(index) * qp.receive_stride);
-    write_elements(entry, qp.max_receive_sge, *wr);
+    std::byte* entry = qp.receive_ring + static_cast<size_t>(index) * qp.receive_stride + offset;
+    write_elements(reinterpret_cast<connectx::DataSegment*>(entry), qp.max_receive_sge, *wr);
     qp.receive_ids[index] = wr->wr_id;
     head++;
   }
@@ -34,6 +35,17 @@ int post_recv(ibv_qp* public_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     __atomic_store_n(&qp.doorbell[connectx::kReceiveDoorbell], word.raw(), __ATOMIC_RELEASE);
   }
   return error;
+}
+
+}  // namespace
+
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  return post(QueuePair::of(qp), 0, wr, bad_wr);
+}
+
+int post_wq_recv(ibv_wq* public_wq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  WorkQueue& wq = WorkQueue::of(public_wq);
+  return post(wq.receives, wq.entry_offset, wr, bad_wr);
 }
 
 int post_srq_recv(ibv_srq* public_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {

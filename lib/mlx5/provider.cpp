@@ -58,6 +58,13 @@ const verbs::Provider kProvider = {
     .create_srq = create_srq,
     .destroy_srq = destroy_srq,
     .free_srq = free_srq,
+    .create_wq = create_wq,
+    .modify_wq = modify_wq,
+    .destroy_wq = destroy_wq,
+    .free_wq = free_wq,
+    .create_wq_table = create_wq_table,
+    .destroy_wq_table = destroy_wq_table,
+    .create_spreading_qp = create_spreading_qp,
     .create_ah = create_ah,
     .free_ah = free_ah,
 };

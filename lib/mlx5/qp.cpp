@@ -225,6 +225,7 @@ void follow_state(QueuePair& qp, hw::QpState state) {
 
 int destroy_qp(verbs::QueuePair& base) {
   auto& qp = static_cast<QueuePair&>(base);
+  if (qp.tir != 0) return destroy_spreading_qp(qp);
   const bool exposed = conceal(qp);
   if (const int error = verbs::settle(*qp.context, qp.hca->destroy_qp(qp.device), qp.number)) {
     if (exposed) (void)expose(qp);

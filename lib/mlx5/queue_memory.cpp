@@ -24,6 +24,9 @@ Wish wish(MemoryUse use) {
     case MemoryUse::kQueuePair:
       variable = "MLX_QP_ALLOC_TYPE";
       break;
+    case MemoryUse::kWorkQueue:
+      variable = "MLX_RWQ_ALLOC_TYPE";
+      break;
     case MemoryUse::kSharedReceiveQueue:
       variable = "MLX_SRQ_ALLOC_TYPE";
       break;

@@ -13,6 +13,7 @@ namespace verbatim::mlx5 {
 /// What memory is for, as the allocators of a parent domain are told (MLX5DV_RES_TYPE_x).
 enum class MemoryUse : uint32_t {
   kQueuePair = 1,
+  kWorkQueue = 2,
   kDoorbell = 3,
   kSharedReceiveQueue = 4,
   kCompletionQueue = 5

@@ -15,22 +15,14 @@
 #include "abi/prm/general.h"
 #include "abi/prm/memory.h"
 #include "abi/prm/queue_pairs.h"
+#include "abi/prm/shared_receive.h"
 #include "testing/queue_pair_steps.h"
 #include "tests/conformance/mail.h"
 
 namespace verbatim::conformance {
 namespace {
 
-using prm::View;
 using prm::Writer;
-
-class Devx : public testing::Test {
- protected:
-  Devx() : context(open_with(MLX5DV_CONTEXT_FLAGS_DEVX)) {}
-  ~Devx() override { EXPECT_TRUE(context == nullptr || ibv_close_device(context) == 0); }
-  void SetUp() override { ASSERT_NE(context, nullptr); }
-  ibv_context* context;
-};
 
 TEST(DevxContext, TakesCommandsWithTheFlagOrWithout) {
   EXPECT_EQ(open_with(1u << 7), nullptr);
@@ -106,7 +98,7 @@ TEST_F(Devx, CreatesWithCreatingCommandsOnly) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(Mail<prm::AllocUar>().create(context), nullptr);
   EXPECT_EQ(errno, EINVAL);
-  Mail<prm::AllocXrcd> not_offered;
+  Mail<prm::CreateXrq> not_offered;
   EXPECT_EQ(not_offered.create(context), nullptr);
   EXPECT_EQ(errno, EREMOTEIO);
   EXPECT_EQ(not_offered.status(), static_cast<uint32_t>(prm::Status::kBadOpErr));

@@ -3,9 +3,9 @@
 
 // Command mailboxes as a program writes and reads them.
 
+#include <gtest/gtest.h>
 #include <infiniband/mlx5dv.h>
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -29,13 +29,16 @@ template <class Spec>
 struct Mail {
   using In = typename Spec::In;
   using Out = typename Spec::Out;
-  std::array<uint8_t, In::kBits / 8> sent{};
-  std::array<uint8_t, Out::kBits / 8> got{};
-  prm::Writer<In> in{sent};
-  prm::View<Out> out{got};
+  std::vector<uint8_t> sent, got;
+  prm::Writer<In> in;
+  prm::View<Out> out;
 
-  Mail() { in.set(In::opcode, Spec::kOpcode); }
-  Mail(const Mail& other) : sent(other.sent), got(other.got) {}
+  /// With so many bytes behind both layouts, for lists.
+  explicit Mail(size_t more_bytes = 0)
+      : sent(In::kBits / 8 + more_bytes), got(Out::kBits / 8 + more_bytes), in(sent), out(got) {
+    in.set(In::opcode, Spec::kOpcode);
+  }
+  Mail(const Mail& other) : sent(other.sent), got(other.got), in(sent), out(got) {}
   Mail& operator=(const Mail&) = delete;
   uint32_t status() const { return got[0]; }
   uint32_t syndrome() const { return prm::View<prm::MboxOut>(got)[prm::MboxOut::syndrome]; }
@@ -56,6 +59,10 @@ struct Mail {
   int query(ibv_srq* srq) {
     return mlx5dv_devx_srq_query(srq, sent.data(), sent.size(), got.data(), got.size());
   }
+  int query(ibv_wq* wq) { return mlx5dv_devx_wq_query(wq, sent.data(), sent.size(), got.data(), got.size()); }
+  int query(ibv_rwq_ind_table* table) {
+    return mlx5dv_devx_ind_tbl_query(table, sent.data(), sent.size(), got.data(), got.size());
+  }
   int modify(mlx5dv_devx_obj* object) {
     return mlx5dv_devx_obj_modify(object, sent.data(), sent.size(), got.data(), got.size());
   }
@@ -65,9 +72,24 @@ struct Mail {
   int modify(ibv_cq* cq) {
     return mlx5dv_devx_cq_modify(cq, sent.data(), sent.size(), got.data(), got.size());
   }
+  int modify(ibv_wq* wq) {
+    return mlx5dv_devx_wq_modify(wq, sent.data(), sent.size(), got.data(), got.size());
+  }
+  int modify(ibv_rwq_ind_table* table) {
+    return mlx5dv_devx_ind_tbl_modify(table, sent.data(), sent.size(), got.data(), got.size());
+  }
   int modify(ibv_srq* srq) {
     return mlx5dv_devx_srq_modify(srq, sent.data(), sent.size(), got.data(), got.size());
   }
+};
+
+/// A device that was opened for commands.
+class Devx : public testing::Test {
+ protected:
+  Devx() : context(open_with(MLX5DV_CONTEXT_FLAGS_DEVX)) {}
+  ~Devx() override { EXPECT_TRUE(context == nullptr || ibv_close_device(context) == 0); }
+  void SetUp() override { ASSERT_NE(context, nullptr); }
+  ibv_context* context;
 };
 
 }  // namespace verbatim::conformance

@@ -22,6 +22,12 @@ constexpr uint8_t kOpcodes[] = {connectx::kOpSend,        connectx::kOpSendImmed
                                 connectx::kOpCompareSwap, connectx::kOpFetchAdd,       connectx::kOpUmr,
                                 connectx::kOpMmo,         connectx::kOpSendInvalidate};
 
+/// All others that a ConnectX knows: large sends, waits, masked atomics, signatures, dumps, tag matching,
+/// flow tables, moves of memory. Whatever becomes of them, what follows their control segment may be
+/// anything.
+constexpr uint8_t kRare[] = {0x0e, 0x0f, 0x13, 0x14, 0x15, 0x18, 0x19, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
+                             0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x28, 0x2a, 0x2c, 0x2d, 0x2f};
+
 uint32_t offered(hw::QpType type) { return type == hw::QpType::kUd ? 3 : type == hw::QpType::kUc ? 5 : 10; }
 
 bool is_atomic(uint8_t opcode) {
@@ -199,14 +205,37 @@ void RawQueues::build_control(uint32_t index, uint8_t opcode, uint32_t units, ui
   write_units(index, 0, &control, sizeof control);
 }
 
+/// Segments of a rare entry: addresses and keys that there are among numbers that mean nothing.
+uint32_t RawQueues::build_rare(uint32_t index, uint32_t unit, Memories& memories, const Target& peer) {
+  for (uint32_t left = random_.below(10); left > 0; left--) {
+    std::byte block[kSegmentUnit];
+    random_.fill(block, sizeof block);
+    const connectx::DataSegment local = data_segment(memories, 4096);
+    const connectx::RemoteSegment remote{peer.address, peer.rkey, 0};
+    static_assert(sizeof local == sizeof block && sizeof remote == sizeof block);
+    if (random_.one_in(3))
+      std::memcpy(block, &local, sizeof block);
+    else if (random_.one_in(2))
+      std::memcpy(block, &remote, sizeof block);
+    else if (random_.one_in(2))
+      std::memset(block, 0, sizeof block);
+    write_units(index, unit++, block, sizeof block);
+  }
+  return unit;
+}
+
 uint32_t RawQueues::build_send(uint32_t index, Memories& memories, const Target& peer) {
   const uint32_t kinds = wrong(8) ? sizeof kOpcodes : offered(shape_.type);
-  const uint8_t opcode = wrong(32) ? static_cast<uint8_t>(random_.next()) : kOpcodes[random_.below(kinds)];
+  const bool rare = wrong(12);
+  const uint8_t opcode = rare        ? kRare[random_.below(sizeof kRare)]
+                         : wrong(32) ? static_cast<uint8_t>(random_.next())
+                                     : kOpcodes[random_.below(kinds)];
   uint32_t units = 1;
   if (shape_.type == hw::QpType::kUd) units = build_datagram(index, units, peer);
   if (is_remote(opcode)) units = build_remote(index, units, opcode, peer);
   if (opcode == connectx::kOpUmr) units = build_update(index, units, memories);
   if (opcode == connectx::kOpMmo) units = build_copy(index, units, memories);
+  if (rare) units = build_rare(index, units, memories, peer);
   const bool local = opcode == connectx::kOpUmr || opcode == connectx::kOpMmo;
   const uint32_t pieces = local ? 0 : is_atomic(opcode) && !wrong(4) ? 1 : random_.below(kPiecesMax);
   for (uint32_t left = pieces; left > 0; left--) {

@@ -61,6 +61,7 @@ class RawQueues {
   uint32_t build_update(uint32_t index, uint32_t unit, Memories& memories);
   uint32_t build_list(uint32_t index, uint32_t unit, uint32_t count, Memories& memories);
   uint32_t build_copy(uint32_t index, uint32_t unit, Memories& memories);
+  uint32_t build_rare(uint32_t index, uint32_t unit, Memories& memories, const Target& peer);
   uint32_t build_inline(uint32_t index, uint32_t unit);
   void build_control(uint32_t index, uint8_t opcode, uint32_t units, uint32_t immediate);
   void write_units(uint32_t index, uint32_t unit, const void* data, uint32_t bytes);

@@ -49,7 +49,6 @@ void sizes(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_max_mkey, log2_floor(limits.max_mr));
   cap.set(CmdHcaCap::log_max_mrw_sz, log2_floor(limits.max_mr_bytes) + 1);
   cap.set(CmdHcaCap::log_max_pd, log2_floor(limits.max_pd));
-  cap.set(CmdHcaCap::log_max_transport_domain, kLogTransportDomainsMax);
   cap.set(CmdHcaCap::log_max_msg, log2_floor(limits.max_send_message_bytes));
   cap.set(CmdHcaCap::log_max_ra_req_qp, log2_floor(limits.max_qp_init_rd_atomic));
   cap.set(CmdHcaCap::log_max_ra_res_qp, log2_floor(limits.max_qp_rd_atomic));
@@ -71,8 +70,43 @@ void memory_keys(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_dma_mmo_max_size, kLogCopyBytesMax);
 }
 
+/// Objects that are contexts with references to others.
+void objects(Writer<CmdHcaCap> cap) {
+  constexpr uint32_t kCounterSets = 255;
+  cap.set(CmdHcaCap::log_max_transport_domain, kLogTransportDomainsMax);
+  cap.set(CmdHcaCap::log_max_xrcd, kLogXrcdsMax);
+  cap.set(CmdHcaCap::log_max_uctx, kLogUserContextsMax);
+  cap.set(CmdHcaCap::log_max_umem, kLogUmemsMax);
+  cap.set(CmdHcaCap::umem_uid_0, true);
+  cap.set(CmdHcaCap::log_max_tir, kLogTransportInterfacesMax);
+  cap.set(CmdHcaCap::log_max_tis, kLogTransportInterfacesMax);
+  cap.set(CmdHcaCap::modify_tis, true);
+  cap.set(CmdHcaCap::log_max_rqt, kLogReceiveTablesMax);
+  cap.set(CmdHcaCap::log_max_rqt_size, kLogReceiveTableEntriesMax);
+  cap.set(CmdHcaCap::max_qp_cnt, kCounterSets);
+  cap.set(CmdHcaCap::modify_rq_counter_set_id, true);
+  cap.set(CmdHcaCap::rts2rts_qp_counters_set_id, true);
+  cap.set(CmdHcaCap::vport_counters, true);
+  cap.set(CmdHcaCap::cc_query_allowed, true);
+}
+
+/// Queues without a queue pair. No packet reaches them, so that nothing here says what packets may be.
+void work_queues(Writer<CmdHcaCap> cap) {
+  cap.set(CmdHcaCap::log_max_rq, kLogWorkQueuesMax);
+  cap.set(CmdHcaCap::log_max_sq, kLogWorkQueuesMax);
+  cap.set(CmdHcaCap::log_max_wq_sz, kLogWorkEntriesMax);
+  cap.set(CmdHcaCap::basic_cyclic_rcv_wqe, true);
+  cap.set(CmdHcaCap::log_min_stride_sz_rq, kLogRawStrideMin);
+  cap.set(CmdHcaCap::log_max_stride_sz_rq, kLogRawStrideMax);
+  cap.set(CmdHcaCap::log_min_stride_sz_sq, kLogSendBlock);
+  cap.set(CmdHcaCap::log_max_stride_sz_sq, kLogSendBlock);
+  cap.set(CmdHcaCap::striding_rq, true);
+}
+
 void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   sizes(facts.limits, cap);
+  objects(cap);
+  work_queues(cap);
   cap.set(CmdHcaCap::rc, true);
   cap.set(CmdHcaCap::uc, true);
   cap.set(CmdHcaCap::ud, true);

@@ -3,6 +3,7 @@
 
 #include "abi/prm/capabilities.h"
 #include "device/connectx/prm/command_unit.h"
+#include "device/connectx/prm/object_limits.h"
 #include "device/connectx/prm/view.h"
 
 namespace verbatim::prm {
@@ -44,9 +45,6 @@ struct DeviceFacts {
   hw::PortState port;
   SpecialKeys keys;
 };
-
-/// Most transport domains that a user context may have at once.
-constexpr uint32_t kLogTransportDomainsMax = 16;
 
 /// Most entries of an indirect memory key's list.
 constexpr uint32_t kLogKlmListMax = 16;

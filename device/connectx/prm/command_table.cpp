@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "device/connectx/prm/command_unit.h"
+
 namespace verbatim::prm {
 
 namespace {
@@ -102,6 +104,9 @@ Result CommandTable::run(const Known* known, CommandUnit& unit, std::span<const 
     return refuse(Status::kBadInpLenErr, length_reason("input", in.size(), info.in_bytes));
   if (out.size() < info.out_bytes)
     return refuse(Status::kBadOutpLenErr, length_reason("output", out.size(), info.out_bytes));
+  const auto uid = static_cast<uint16_t>(View<MboxIn>(in)[MboxIn::uid]);
+  if (!unit.has_user_context(uid))
+    return refuse(Status::kBadParamErr, "there is no user context of number " + std::to_string(uid));
   return known->run(unit, in, out);
 }
 

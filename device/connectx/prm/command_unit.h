@@ -4,11 +4,17 @@
 #include <cstdint>
 #include <vector>
 
+#include <memory>
+
 #include "base/expected.h"
+#include "device/connectx/prm/object_store.h"
 #include "device/connectx/prm/queue_unit.h"
 #include "device/hw/hca.h"
 
 namespace verbatim::prm {
+
+class RawQueueBody;
+struct RawQueueSpec;
 
 /// Memory keys that stand for no memory of a program; 0 where the device has none.
 struct SpecialKeys {
@@ -45,6 +51,17 @@ struct MkeySpec {
   std::vector<uint8_t> list;   ///< as it lies in mailboxes and queue entries, 16 bytes an entry
 };
 
+/// What queue pairs have counted.
+struct QueueCounts {
+  uint64_t rnr_naks = 0;      ///< answers that the peer had no receive request
+  uint64_t ack_timeouts = 0;  ///< waits for an answer in vain
+};
+
+/// What has gone through the port. A message within the host is one packet.
+struct PortCounts {
+  uint64_t sent_packets = 0, sent_bytes = 0, received_packets = 0, received_bytes = 0;
+};
+
 /// The device as commands meet it: objects have numbers, and belong to the user context that made them.
 /// Implementations are thread safe. Errors: ENOENT a number that the uid has no object of, EBUSY still in
 /// use, ENOMEM none left, EINVAL bad argument; the reason names the argument.
@@ -62,8 +79,24 @@ class CommandUnit : public QueueUnit {
   /// A UAR page that programs ring on.
   virtual Expected<uint32_t> alloc_uar(uint16_t uid) = 0;
   virtual Outcome dealloc_uar(uint16_t uid, uint32_t uar) = 0;
-  virtual Expected<uint32_t> alloc_transport_domain(uint16_t uid) = 0;
-  virtual Outcome dealloc_transport_domain(uint16_t uid, uint32_t domain) = 0;
+  /// Whether a user context exists.
+  virtual bool has_user_context(uint16_t uid) = 0;
+  /// Whether something of the device is a user context's, apart from objects().
+  virtual bool has_objects_of(uint16_t uid) = 0;
+  /// The objects that are contexts with references.
+  virtual ObjectStore& objects() = 0;
+  /// Memory of this process that commands name.
+  virtual Expected<uint32_t> create_umem(uint16_t uid, const hw::UmemSpec& spec) = 0;
+  virtual Outcome destroy_umem(uint16_t uid, uint32_t umem) = 0;
+  /// What works behind a queue whose umems and completion queue are there and stay; EINVAL: it does not fit
+  /// its umems.
+  virtual Expected<std::unique_ptr<RawQueueBody>> make_raw_queue(const RawQueueSpec& spec) = 0;
+
+  /// The queue pair counts for that set from now on. ENOENT: there is no such set.
+  virtual Outcome count_in(uint16_t uid, uint32_t qpn, uint32_t set) = 0;
+  /// Of the queue pairs of a set, 0 being that of all others. With `clear`, from 0 again afterwards.
+  virtual Expected<QueueCounts> queue_counts(uint16_t uid, uint32_t set, bool clear) = 0;
+  virtual PortCounts port_counts(bool clear) = 0;
 
   virtual Expected<QpFacts> query_qp(uint16_t uid, uint32_t qpn) = 0;
   /// As hw::Hca::modify_qp.

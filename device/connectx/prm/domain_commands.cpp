@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Objects that are no more than a number which others name: protection and transport domains, UAR pages.
+// Objects that are no more than a number which others name: domains and UAR pages.
 #include "abi/prm/domains.h"
-#include "device/connectx/prm/command_unit.h"
 #include "device/connectx/prm/handlers.h"
+#include "device/connectx/prm/object_commands.h"
 
 namespace verbatim::prm {
 
@@ -31,14 +31,17 @@ Result dealloc_uar(Command<DeallocUar>& c) {
 }
 
 Result alloc_transport_domain(Command<AllocTransportDomain>& c) {
-  const Expected<uint32_t> domain = c.unit.alloc_transport_domain(c.uid);
-  if (!domain) return refuse(domain.error());
-  c.out.set(AllocTransportDomainOut::transport_domain, *domain);
-  return {};
+  return make(c, ObjectKind::kTransportDomain, {}, AllocTransportDomainOut::transport_domain);
 }
 
 Result dealloc_transport_domain(Command<DeallocTransportDomain>& c) {
-  return result_of(c.unit.dealloc_transport_domain(c.uid, c.in[DeallocTransportDomainIn::transport_domain]));
+  return destroy(c, {ObjectKind::kTransportDomain, c.in[DeallocTransportDomainIn::transport_domain]});
+}
+
+Result alloc_xrcd(Command<AllocXrcd>& c) { return make(c, ObjectKind::kXrcd, {}, AllocXrcdOut::xrcd); }
+
+Result dealloc_xrcd(Command<DeallocXrcd>& c) {
+  return destroy(c, {ObjectKind::kXrcd, c.in[DeallocXrcdIn::xrcd]});
 }
 
 }  // namespace
@@ -51,6 +54,8 @@ std::span<const Entry> domain_commands() {
       entry<dealloc_uar>(),
       entry<alloc_transport_domain>(),
       entry<dealloc_transport_domain>(),
+      entry<alloc_xrcd>(),
+      entry<dealloc_xrcd>(),
   };
   return kEntries;
 }

@@ -12,10 +12,21 @@
 
 #include "device/connectx/prm/command_table.h"
 #include "device/connectx/prm/command_unit.h"
+#include "device/connectx/prm/raw_queue.h"
 
 namespace verbatim::prm {
 
-class FakeUnit final : public CommandUnit {
+/// Remembers the states that it has been told of.
+class FakeQueue final : public RawQueueBody {
+ public:
+  explicit FakeQueue(std::vector<RqState>& states) : states_(states) {}
+  void enter(RqState state, uint32_t) override { states_.push_back(state); }
+
+ private:
+  std::vector<RqState>& states_;
+};
+
+class FakeUnit final : public CommandUnit, private DeviceObjects {
  public:
   const hw::Limits& limits() const override { return limits_; }
   hw::PortState port() override { return port_; }
@@ -32,10 +43,33 @@ class FakeUnit final : public CommandUnit {
   }
   Expected<uint32_t> alloc_uar(uint16_t uid) override { return take(uars_, uid); }
   Outcome dealloc_uar(uint16_t uid, uint32_t uar) override { return give_back(uars_, uid, uar, "UAR"); }
-  Expected<uint32_t> alloc_transport_domain(uint16_t uid) override { return take(domains_, uid); }
-  Outcome dealloc_transport_domain(uint16_t uid, uint32_t domain) override {
-    return give_back(domains_, uid, domain, "transport domain");
+  bool has_user_context(uint16_t) override { return true; }
+  bool has_objects_of(uint16_t uid) override {
+    for (const auto& [number, owner] : pds_)
+      if (owner == uid) return true;
+    return false;
   }
+  ObjectStore& objects() override { return objects_; }
+  Expected<uint32_t> create_umem(uint16_t uid, const hw::UmemSpec& spec) override {
+    umem_ = spec;
+    return take(umems_, uid);
+  }
+  Outcome destroy_umem(uint16_t uid, uint32_t umem) override { return give_back(umems_, uid, umem, "umem"); }
+  Expected<std::unique_ptr<RawQueueBody>> make_raw_queue(const RawQueueSpec& spec) override {
+    queue_ = spec;
+    if (spec.bytes > umem_bytes_) return Error{EINVAL, "the work queue reaches beyond its umem"};
+    return std::unique_ptr<RawQueueBody>(std::make_unique<FakeQueue>(states_));
+  }
+  Outcome count_in(uint16_t, uint32_t, uint32_t set) override {
+    counted_in_ = set;
+    return Done{};
+  }
+  Expected<QueueCounts> queue_counts(uint16_t uid, uint32_t set, bool) override {
+    if (set != 0)
+      if (const auto found = objects_.find(uid, {ObjectKind::kQCounter, set}); !found) return found.error();
+    return counts_;
+  }
+  PortCounts port_counts(bool) override { return port_counts_; }
 
   Expected<uint32_t> create_mkey(uint16_t uid, const MkeySpec& spec) override {
     mkey_ = spec;
@@ -130,6 +164,15 @@ class FakeUnit final : public CommandUnit {
   CqFacts cq_;
   QpContext qp_context_;
   RmpFacts rmp_;
+  static constexpr uint32_t kCqn = 0x77, kUmem = 0x55;   ///< that there are
+  hw::UmemSpec umem_;                                    ///< what the last create_umem asked for
+  uint64_t umem_bytes_ = 1 << 20;                        ///< of every umem
+  RawQueueSpec queue_;                                   ///< what the last make_raw_queue asked for
+  std::vector<RqState> states_;                          ///< that queues have entered
+  std::map<std::pair<ObjectKind, uint32_t>, int> held_;  ///< references to the device's own objects
+  uint32_t counted_in_ = 0;
+  QueueCounts counts_;
+  PortCounts port_counts_;
   MkeySpec mkey_;  ///< what the last create_mkey asked for
   QpFacts qp_;
   hw::QpAttributes modified_;  ///< what the last modify_qp asked for
@@ -141,6 +184,21 @@ class FakeUnit final : public CommandUnit {
 
  private:
   using Owners = std::map<uint32_t, uint16_t>;
+
+  Outcome hold(uint16_t uid, ObjectId id) override {
+    const auto owned = [&](const Owners& owners) {
+      const auto found = owners.find(id.number);
+      return found != owners.end() && found->second == uid;
+    };
+    const bool there = id.kind == ObjectKind::kPd    ? owned(pds_)
+                       : id.kind == ObjectKind::kUar ? owned(uars_)
+                       : id.kind == ObjectKind::kCq  ? id.number == kCqn
+                                                     : id.kind == ObjectKind::kUmem && id.number == kUmem;
+    if (!there) return no_such(id);
+    held_[{id.kind, id.number}]++;
+    return Done{};
+  }
+  void let_go(ObjectId id) override { held_[{id.kind, id.number}]--; }
 
   Expected<uint32_t> take(Owners& owners, uint16_t uid) {
     owners[++last_] = uid;
@@ -160,7 +218,8 @@ class FakeUnit final : public CommandUnit {
     return Done{};
   }
 
-  Owners pds_, uars_, domains_, mkeys_, elements_, queues_;
+  Owners pds_, uars_, umems_, mkeys_, elements_, queues_;
+  ObjectStore objects_{*this};
   uint32_t last_ = 0xabcd00;
 };
 

@@ -46,11 +46,17 @@ Result change_extras(Command<Spec>& c) {
 template <class Spec>
 Result transition(Command<Spec>& c) {
   using In = typename Spec::In;
-  const Expected<QpFacts> qp = c.unit.query_qp(c.uid, c.in[In::qpn]);
+  const uint32_t qpn = c.in[In::qpn], optional = c.in[In::opt_param_mask];
+  const Expected<QpFacts> qp = c.unit.query_qp(c.uid, qpn);
   if (!qp) return refuse(qp.error());
-  Result moved = modify(
-      c.unit, c.uid, c.in[In::qpn],
-      decode_transition(Spec::kOpcode, qp->type, c.in[In::qpc], c.in[In::opt_param_mask], qp->attributes));
+  const bool counts = Spec::kOpcode == Rst2initQp::kOpcode || (optional & kOptCounterSet) != 0;
+  const uint32_t set = c.in[In::qpc][Qpc::counter_set_id];
+  if (counts && set != 0)
+    if (const auto found = c.unit.objects().find(c.uid, {ObjectKind::kQCounter, set}); !found)
+      return refuse(found.error());
+  Result moved = modify(c.unit, c.uid, qpn,
+                        decode_transition(Spec::kOpcode, qp->type, c.in[In::qpc], optional, qp->attributes));
+  if (moved.ok() && counts) moved = result_of(c.unit.count_in(c.uid, qpn, set));
   if constexpr (std::is_same_v<Spec, Rts2rtsQp> || std::is_same_v<Spec, Init2initQp>)
     if (moved.ok()) return change_extras(c);
   return moved;

@@ -31,6 +31,7 @@ enum QpOptional : uint32_t {
   kOptAckTimeout = 1 << 14,
   kOptLagPort = 1 << 15,
   kOptPort = 1 << 16,
+  kOptCounterSet = 1 << 25,
 };
 
 /// What a transition asks of the device.

@@ -4,6 +4,7 @@
 // Reading and writing mailboxes through their layouts (abi/prm). A view never leaves its mailbox: what lies
 // beyond the end reads as 0 and is not written, so that a mailbox of any length can be looked at.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -69,6 +70,11 @@ class View {
     return elements(array.offset, array.count, Inner::kBits);
   }
 
+  /// The layout's bytes, as far as the mailbox goes. It must begin at a byte.
+  std::span<const uint8_t> bytes() const {
+    const size_t from = std::min<size_t>(base_ / 8, box_.size());
+    return box_.subspan(from, std::min<size_t>(Layout::kBits / 8, box_.size() - from));
+  }
   /// True if the mailbox goes as far as the layout.
   bool complete() const { return holds(box_, base_, Layout::kBits); }
 
@@ -105,6 +111,12 @@ class Writer : public View<Layout> {
   void set(Array<Layout, kWidth> array, size_t index, Number value) const {
     if (index < this->size(array))
       write_bits(box_, base_ + array.offset + index * kWidth, kWidth, static_cast<uint64_t>(value));
+  }
+  /// All of the layout, as bytes() of another mailbox gave it.
+  void assign(std::span<const uint8_t> bytes) const {
+    const size_t from = std::min<size_t>(base_ / 8, box_.size());
+    std::ranges::copy(bytes.first(std::min(bytes.size(), box_.size() - from)),
+                      box_.begin() + static_cast<std::ptrdiff_t>(from));
   }
   template <class Inner>
   Writer<Inner> at(NestedArray<Layout, Inner> array, size_t index) const {

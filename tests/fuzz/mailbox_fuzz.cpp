@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// Command mailboxes, made from the tables of layouts: of every command, about objects that there are,
+// sensible or with something wrong. The device may refuse whatever it likes, with a status of the interface
+// and a syndrome; it never crashes, and all that was made can be destroyed again, or goes with the device.
+// usage: mailbox_fuzz [--seconds N] [--first SEED] [--seed SEED] [--tally]    --seed: that world alone
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "abi/prm/general.h"
+#include "device/connectx/prm/view.h"
+#include "runtime/process.h"
+#include "tests/fuzz/mailbox_world.h"
+
+using namespace verbatim;
+using namespace verbatim::fuzz;
+
+namespace {
+
+constexpr uint32_t kSteps = 1500;
+constexpr unsigned kWorldMaxSeconds = 60;  ///< a world that takes this long hangs
+constexpr size_t kCarriedOutMin = 20;      ///< different commands, after some worlds
+
+class Deaf final : public hw::EventSink {
+ public:
+  void on_completion(hw::Cq&) override {}
+  void on_async(hw::AsyncEvent, void*) override {}
+};
+
+Tally g_tally;
+
+double now_s() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+[[noreturn]] void fail(const std::string& what, uint64_t seed) {
+  std::fprintf(stderr, "FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed), what.c_str());
+  std::abort();
+}
+
+std::unique_ptr<runtime::OpenDevice> open_first(hw::EventSink& sink) {
+  auto devices = runtime::list_devices();
+  if (!devices || devices->empty()) fail("no device", 0);
+  auto device = runtime::open_device(devices->front(), sink);
+  if (!device) fail(device.error().reason, 0);
+  return std::move(*device);
+}
+
+void finish(const MailboxWorld& world, uint64_t seed) {
+  if (!world.failure().empty()) fail(world.failure(), seed);
+  for (const auto& [name, counts] : world.tally())
+    for (size_t i = 0; i < counts.size(); i++) g_tally[name][i] += counts[i];
+}
+
+void play(MailboxWorld& world) {
+  for (uint32_t i = 0; i < kSteps; i++) world.step();
+}
+
+void play_and_tidy_up(hw::Hca& hca, uint64_t seed) {
+  MailboxWorld world(hca, seed);
+  play(world);
+  MailboxWorld::end({&world});
+  finish(world, seed);
+}
+
+/// Two programs of one device at once.
+void play_together(hw::Hca& hca, uint64_t seed) {
+  MailboxWorld one(hca, seed, false), two(hca, ~seed, false);
+  std::thread other([&two] { play(two); });
+  play(one);
+  other.join();
+  MailboxWorld::end({&one, &two});
+  finish(one, seed);
+  finish(two, seed);
+}
+
+/// The device is closed in the midst of it. Its memory stays until then.
+void play_and_leave(uint64_t seed) {
+  Deaf sink;
+  auto device = open_first(sink);
+  MailboxWorld world(device->hca(), seed);
+  play(world);
+  device.reset();
+  finish(world, seed);
+}
+
+void expect_service(hw::Hca& hca, uint64_t seed) {
+  std::array<uint8_t, 16> in{}, out{};
+  prm::Writer<prm::NopIn>(in).set(prm::NopIn::opcode, prm::Nop::kOpcode);
+  hca.execute(in, out);
+  if (out[0] != 0) fail("a plain command is refused", seed);
+}
+
+void run_seed(hw::Hca& hca, uint64_t seed) {
+  alarm(kWorldMaxSeconds);
+  if (seed % 4 == 0)
+    play_and_leave(seed);
+  else if (seed % 4 == 1)
+    play_together(hca, seed);
+  else
+    play_and_tidy_up(hca, seed);
+  expect_service(hca, seed);
+  alarm(0);
+}
+
+void report(uint64_t worlds, bool all) {
+  size_t carried_out = 0;
+  uint64_t done = 0, refused = 0;
+  for (const auto& [name, counts] : g_tally) {
+    carried_out += counts[0] != 0;
+    done += counts[0];
+    refused += counts[1];
+    if (all)
+      std::printf("%-32s %9llu done %9llu refused\n", name.c_str(),
+                  static_cast<unsigned long long>(counts[0]), static_cast<unsigned long long>(counts[1]));
+  }
+  std::printf("mailbox_fuzz: %zu commands, %llu carried out, %llu refused\n", carried_out,
+              static_cast<unsigned long long>(done), static_cast<unsigned long long>(refused));
+  std::printf("mailbox_fuzz: %llu worlds of %u steps, no crash\n", static_cast<unsigned long long>(worlds),
+              kSteps);
+  if (worlds >= 20 && carried_out < kCarriedOutMin) fail("the noise gets nowhere", 0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  double seconds = 10;
+  bool all = false;
+  std::optional<uint64_t> only, first;
+  for (int i = 1; i < argc; i++) {
+    if (std::strcmp(argv[i], "--tally") == 0) all = true;
+    if (i + 1 == argc) break;
+    if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
+    if (std::strcmp(argv[i], "--first") == 0) first = std::strtoull(argv[i + 1], nullptr, 0);
+    if (std::strcmp(argv[i], "--seed") == 0) only = std::strtoull(argv[i + 1], nullptr, 0);
+  }
+  const std::string name = "verbatim-mailboxes/" + std::to_string(getpid());
+  setenv("VERBATIM_AGENT_SOCKET", name.c_str(), 0);
+  setenv("VERBATIM_AGENT", VERBATIM_TEST_AGENT, 0);
+  const uint64_t by_time = static_cast<uint64_t>(time(nullptr)) * 1000000;
+  uint64_t seed = only.value_or(first.value_or(by_time)), worlds = 0;
+  std::printf("mailbox_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);
+  {
+    Deaf sink;
+    auto device = open_first(sink);
+    const double began = now_s();
+    for (; worlds == 0 || (!only && now_s() - began < seconds); worlds++)
+      run_seed(device->hca(), seed + worlds);
+  }
+  report(worlds, all);
+  return 0;
+}
