@@ -47,7 +47,7 @@ struct Queues : ::testing::Test {
     return spec;
   }();
   CompletionRing completions{cq_spec, face, events, alarm};
-  SendRing send{memory_of(send_bytes, kEntries, 64), doorbell, false, completions, 7};
+  SendRing send{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRc, completions, 7};
   engine::SendWork work;
   uint32_t next = 0;
   const char* reason = nullptr;
