@@ -27,7 +27,9 @@ prm::CqState state_of(CompletionRing::Armed armed) {
 }
 
 hw::QueueMemory memory_of(const UmemSpace& space, uint32_t entries, uint32_t stride) {
-  return {space.base(), static_cast<size_t>(entries) * stride, entries, stride, true};
+  hw::QueueMemory memory{space.base(), static_cast<size_t>(entries) * stride, entries, stride};
+  memory.revocable = true;
+  return memory;
 }
 
 }  // namespace

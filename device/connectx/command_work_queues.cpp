@@ -17,7 +17,9 @@ uint64_t receive_bytes(const prm::QpContext& context) {
 }
 
 hw::QueueMemory memory_at(std::byte* base, uint32_t entries, uint32_t stride) {
-  return {base, static_cast<size_t>(entries) * stride, entries, stride, true};
+  hw::QueueMemory memory{base, static_cast<size_t>(entries) * stride, entries, stride};
+  memory.revocable = true;
+  return memory;
 }
 
 /// The two queues a queue pair completes into. One without a send queue or without a receive queue may leave
