@@ -31,7 +31,9 @@ bool DcTarget::on_request(wire::Channel& from, const Segment& segment, wire::Pay
   if (!initiator || initiator->responder.connection() != segment.connection)
     initiator = connect(key, segment);
   if (!initiator) return Engine::answer_nobody(from, segment, answer);
-  return initiator->responder.on_request(from, segment, payload, answer);
+  const bool answered = initiator->responder.on_request(from, segment, payload, answer);
+  look_whether_drained();
+  return answered;
 }
 
 DcTarget::Initiator* DcTarget::find(const Key& key) {
@@ -44,7 +46,8 @@ DcTarget::Initiator* DcTarget::find(const Key& key) {
 
 // The initiator whose connection the segment belongs to; nullptr: none that could be known.
 DcTarget::Initiator* DcTarget::connect(const Key& key, const Segment& segment) {
-  if (segment.transport != wire::Transport::kDc || !segment.has(wire::kOpens) || qp_.state() != QpState::kRtr)
+  if (segment.transport != wire::Transport::kDc || !segment.has(wire::kOpens) ||
+      qp_.state() != QpState::kRtr || phase() != Phase::kActive)
     return nullptr;
   Initiator* initiator = find(key);
   if (initiator) {
@@ -101,6 +104,28 @@ void DcTarget::forget(wire::Channel& gone) {
     }
     at = next;
   }
+}
+
+void DcTarget::drain() {
+  std::lock_guard<SpinLock> hold(lock_);
+  if (phase() != Phase::kActive) return;
+  phase_ = Phase::kDraining;
+  look_whether_drained();
+}
+
+void DcTarget::note_answered() {
+  if (phase() != Phase::kDraining) return;
+  std::lock_guard<SpinLock> hold(lock_);
+  look_whether_drained();
+}
+
+// With the lock held.
+void DcTarget::look_whether_drained() {
+  if (phase() != Phase::kDraining) return;
+  for (Initiator& initiator : initiators_)
+    if (!initiator.responder.is_idle()) return;
+  phase_ = Phase::kDrained;
+  if (qp_.spec().events) qp_.spec().events->on_event(AsyncEvent::kTargetDrained);
 }
 
 void DcTarget::close() {

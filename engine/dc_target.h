@@ -8,6 +8,7 @@
 // disconnects, when its process ends, and when room is needed while it is idle. A later connection of an
 // initiator takes the place of the former one.
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <unordered_map>
@@ -31,6 +32,12 @@ class DcTarget {
   bool send_owed();
   /// The process behind the channel is gone.
   void forget(wire::Channel& gone);
+  /// One of the responders has sent what it owed.
+  void note_answered();
+  /// Takes no connections from now on. kTargetDrained is raised when the open ones are idle.
+  void drain();
+  enum class Phase : uint8_t { kActive, kDraining, kDrained };
+  Phase phase() const { return phase_.load(std::memory_order_relaxed); }
   /// Nothing comes any more: messages that have begun end with an error.
   void close();
   size_t initiators();
@@ -58,10 +65,12 @@ class DcTarget {
   bool make_room();
   void disconnect(const Key& key, uint32_t connection);
   void erase(Initiators::iterator at);
+  void look_whether_drained();
 
   Engine& engine_;
   QueuePair& qp_;
-  SpinLock lock_;          ///< before those of the responders
+  SpinLock lock_;  ///< before those of the responders
+  std::atomic<Phase> phase_{Phase::kActive};
   Initiators initiators_;  ///< the one heard of last in front
   std::unordered_map<Key, Initiators::iterator, Hash> places_;
 };

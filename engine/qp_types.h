@@ -118,6 +118,9 @@ enum class AsyncEvent : uint8_t {
   kQpLastWqeReached = 16,
   kClientReregister = 17,
   kGidChange = 18,
+  // Of DC targets, for programs below verbs; IBV_EVENT_* has none of these.
+  kTargetDrained = 64,
+  kTargetKeyViolation = 65,
 };
 
 }  // namespace verbatim::engine

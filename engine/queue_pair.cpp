@@ -198,6 +198,12 @@ void QueuePair::note_data_error() {
   published_.state.store(static_cast<uint8_t>(QpState::kSqd), std::memory_order_release);
 }
 
+void QueuePair::note_key_violation() {
+  key_violations_.fetch_add(1, std::memory_order_relaxed);
+  if (key_violation_armed_.exchange(false) && spec_.events)
+    spec_.events->on_event(AsyncEvent::kTargetKeyViolation);
+}
+
 void QueuePair::part() {
   (void)send_owed();
   requester_.part();

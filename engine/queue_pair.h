@@ -47,6 +47,8 @@ class QueuePair {
   Outcome reset_stream(uint16_t stream);
   /// Of a DC target: how often a wrong access key came.
   uint32_t key_violations() const { return key_violations_.load(std::memory_order_relaxed); }
+  /// Raises kTargetKeyViolation at the next one.
+  void arm_key_violation() { key_violation_armed_ = true; }
 
   // --- for the requester, responder and engine ---
   Requester& requester() { return requester_; }
@@ -60,7 +62,7 @@ class QueuePair {
   }
   /// Sends owed responses and acknowledgements; false when a channel had no room.
   bool send_owed() { return target_ ? target_->send_owed() : responder_.send_owed(); }
-  void note_key_violation() { key_violations_.fetch_add(1, std::memory_order_relaxed); }
+  void note_key_violation();
   /// Before it is destroyed: says what peers wait for.
   void part();
   /// Attributes change only with both locks held; either lock suffices to read them.
@@ -97,6 +99,7 @@ class QueuePair {
   Responder responder_;
   const std::unique_ptr<DcTarget> target_;
   std::atomic<uint32_t> key_violations_{0};
+  std::atomic<bool> key_violation_armed_{false};
 };
 
 }  // namespace verbatim::engine

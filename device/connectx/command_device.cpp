@@ -158,6 +158,11 @@ Outcome CommandDevice::change_qp(uint16_t uid, uint32_t qpn, uint32_t mask, cons
   return qp ? hca_.change_qp(qp, mask, extras) : Outcome(nobodys("queue pair", qpn));
 }
 
+Outcome CommandDevice::reset_stream(uint16_t uid, uint32_t qpn, uint16_t stream) {
+  QpObject* qp = visible(numbers_.qps, uid, qpn);
+  return qp ? hca_.reset_stream(qp, stream) : Outcome(nobodys("queue pair", qpn));
+}
+
 Outcome CommandDevice::modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,
                                  uint32_t mask) {
   QpObject* qp = visible(numbers_.qps, uid, qpn);

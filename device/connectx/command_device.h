@@ -72,6 +72,15 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
     return queues_.create_qp(uid, context);
   }
   Outcome destroy_qp(uint16_t uid, uint32_t qpn) override { return queues_.destroy_qp(uid, qpn); }
+  Expected<uint32_t> create_dct(uint16_t uid, const prm::DctContext& context) override {
+    return queues_.create_dct(uid, context);
+  }
+  Expected<prm::DctFacts> query_dct(uint16_t uid, uint32_t dctn) override {
+    return queues_.query_dct(uid, dctn);
+  }
+  Outcome drain_dct(uint16_t uid, uint32_t dctn) override { return queues_.drain_dct(uid, dctn); }
+  Outcome arm_dct(uint16_t uid, uint32_t dctn) override { return queues_.arm_dct(uid, dctn); }
+  Outcome destroy_dct(uint16_t uid, uint32_t dctn) override { return queues_.destroy_dct(uid, dctn); }
   Expected<uint32_t> create_rmp(uint16_t uid, const prm::RmpContext& context) override {
     return queues_.create_rmp(uid, context);
   }
@@ -85,6 +94,7 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
 
   Expected<prm::QpFacts> query_qp(uint16_t uid, uint32_t qpn) override;
   Outcome change_qp(uint16_t uid, uint32_t qpn, uint32_t mask, const hw::QpExtras& extras) override;
+  Outcome reset_stream(uint16_t uid, uint32_t qpn, uint16_t stream) override;
   Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes, uint32_t mask) override;
 
  private:

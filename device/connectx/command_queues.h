@@ -32,6 +32,12 @@ class CommandQueues {
   Expected<uint32_t> create_qp(uint16_t uid, const prm::QpContext& context);
   Outcome destroy_qp(uint16_t uid, uint32_t qpn);
 
+  Expected<uint32_t> create_dct(uint16_t uid, const prm::DctContext& context);
+  Expected<prm::DctFacts> query_dct(uint16_t uid, uint32_t dctn);
+  Outcome drain_dct(uint16_t uid, uint32_t dctn);
+  Outcome arm_dct(uint16_t uid, uint32_t dctn);
+  Outcome destroy_dct(uint16_t uid, uint32_t dctn);
+
   Expected<uint32_t> create_rmp(uint16_t uid, const prm::RmpContext& context);
   Expected<prm::RmpFacts> query_rmp(uint16_t uid, uint32_t rmpn);
   Outcome arm_rmp(uint16_t uid, uint32_t rmpn, uint32_t limit);

@@ -60,6 +60,7 @@ Expected<uint32_t> CommandQueues::create_qp(uint16_t uid, const prm::QpContext& 
   spec.send = memory_at(ring->base() + in_front, context.send_blocks, kBasicBlock);
   spec.doorbell = reinterpret_cast<uint32_t*>(record->base());
   spec.user_index = context.user_index;
+  spec.errored_streams_max = context.errored_streams_max;
   const Expected<QpObject*> made = hca_.create_qp_for(uid, spec);
   if (!made) return made.error();
   QpObject* qp = *made;

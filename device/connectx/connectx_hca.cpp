@@ -234,7 +234,7 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   count(4, 1);
   const std::scoped_lock hold(numbers_.lock, lock_);
   qps_.add(qp.get());
-  numbers_.qps.emplace(qp->number, qp.get());
+  (target ? numbers_.dcts : numbers_.qps).emplace(qp->number, qp.get());
   return qp.release();
 }
 
@@ -244,6 +244,7 @@ Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
     const std::scoped_lock hold(numbers_.lock, lock_);
     qps_.remove(qp);
     numbers_.qps.erase(qp->number);
+    numbers_.dcts.erase(qp->number);
     commands_.retire(*qp);
   }
   // Whoever is failing the users of an overrun queue has finished with this one, or will pass it over.

@@ -87,6 +87,10 @@ std::optional<Event> event_type(hw::AsyncEvent event) {
     case hw::AsyncEvent::kPortActive:
     case hw::AsyncEvent::kPortError:
       return Event::kPortStateChange;
+    case hw::AsyncEvent::kTargetDrained:
+      return Event::kDctAllConnectionsClosed;
+    case hw::AsyncEvent::kTargetKeyViolation:
+      return Event::kDctAccessKeyViolation;
     // An Ethernet port has no LIDs, partitions and subnet managers that could change; its addresses are the
     // host's.
     case hw::AsyncEvent::kLidChange:

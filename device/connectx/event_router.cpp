@@ -119,7 +119,8 @@ void EventRouter::on_async(hw::AsyncEvent what, void* owner) {
     const auto* srq = static_cast<SrqObject*>(static_cast<hw::Srq*>(owner));
     raise(object_event(*type, srq->kind, srq->number));
   } else {
-    raise(object_event(*type, "QP", static_cast<hw::Qp*>(owner)->number));
+    const auto* qp = static_cast<QpObject*>(static_cast<hw::Qp*>(owner));
+    raise(object_event(*type, qp->spec.type == hw::QpType::kDct ? "DCT" : "QP", qp->number));
   }
 }
 

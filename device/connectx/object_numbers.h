@@ -24,6 +24,7 @@ struct ObjectNumbers {
   std::unordered_map<uint32_t, PdObject*> pds;
   std::unordered_map<uint32_t, CqObject*> cqs;
   std::unordered_map<uint32_t, QpObject*> qps;
+  std::unordered_map<uint32_t, QpObject*> dcts;
   std::unordered_map<uint32_t, SrqObject*> srqs;
   std::unordered_map<uint32_t, UmemObject*> umems;
   NumberSpace umem_numbers;

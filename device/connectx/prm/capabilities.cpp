@@ -57,6 +57,18 @@ void sizes(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_max_atomic_size_qp, kLogAtomicMax);
 }
 
+void dynamic_connections(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
+  constexpr uint32_t kLogConnectionsMax = 12;
+  cap.set(CmdHcaCap::dct, true);
+  cap.set(CmdHcaCap::log_max_dct_connections, kLogConnectionsMax);
+  cap.set(CmdHcaCap::max_wqe_sz_sq_dc, send_entry_bytes(limits));
+  cap.set(CmdHcaCap::log_max_ra_req_dc, log2_floor(limits.max_qp_init_rd_atomic));
+  cap.set(CmdHcaCap::log_max_ra_res_dc, log2_floor(limits.max_qp_rd_atomic));
+  cap.set(CmdHcaCap::log_max_atomic_size_dc, kLogAtomicMax);
+  cap.set(CmdHcaCap::log_max_dci_stream_channels, limits.log_max_dci_streams);
+  cap.set(CmdHcaCap::log_max_dci_errored_streams, limits.log_max_dci_errored_streams);
+}
+
 void memory_keys(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::max_indirection, engine::kIndirectionMax);
   cap.set(CmdHcaCap::log_max_klm_list_size, kLogKlmListMax);
@@ -114,6 +126,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::cq_resize, true);
   cap.set(CmdHcaCap::cq_moderation, true);
   cap.set(CmdHcaCap::cqe_version, kCqeVersion);
+  dynamic_connections(facts.limits, cap);
   memory_keys(cap);
   // Groups of their own.
   cap.set(CmdHcaCap::atomic, true);
@@ -148,21 +161,25 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
 /// Memory is never pinned: what a transport can do, it does on pages that are not there yet.
 void on_demand_paging(Writer<OdpCap> cap) {
   using Service = OdpPerTransportServiceCap;
-  for (const auto service : {cap[OdpCap::rc_odp_caps], cap[OdpCap::uc_odp_caps], cap[OdpCap::ud_odp_caps]}) {
+  for (const auto service : {cap[OdpCap::rc_odp_caps], cap[OdpCap::uc_odp_caps], cap[OdpCap::ud_odp_caps],
+                             cap[OdpCap::dc_odp_caps]}) {
     service.set(Service::send, true);
     service.set(Service::receive, true);
     service.set(Service::srq_receive, true);
   }
-  for (const auto service : {cap[OdpCap::rc_odp_caps], cap[OdpCap::uc_odp_caps]})
+  for (const auto service : {cap[OdpCap::rc_odp_caps], cap[OdpCap::uc_odp_caps], cap[OdpCap::dc_odp_caps]})
     service.set(Service::write, true);
-  cap[OdpCap::rc_odp_caps].set(Service::read, true);
-  cap[OdpCap::rc_odp_caps].set(Service::atomic, true);
+  for (const auto service : {cap[OdpCap::rc_odp_caps], cap[OdpCap::dc_odp_caps]}) {
+    service.set(Service::read, true);
+    service.set(Service::atomic, true);
+  }
 }
 
 void atomic(Writer<AtomicCaps> cap) {
   constexpr uint32_t kCompareSwap = 1, kFetchAdd = 2;
   cap.set(AtomicCaps::atomic_operations, kCompareSwap | kFetchAdd);
   cap.set(AtomicCaps::atomic_size_qp, 1u << kLogAtomicMax);
+  cap.set(AtomicCaps::atomic_size_dc, 1u << kLogAtomicMax);
   // Answers come in the host's byte order.
   cap.set(AtomicCaps::supported_atomic_req_8B_endianness_mode_1, true);
   cap.set(AtomicCaps::atomic_req_8B_endianness_mode, 1);

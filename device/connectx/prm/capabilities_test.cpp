@@ -60,7 +60,8 @@ TEST_F(Capabilities, GeneralFollowsTheLimits) {
   EXPECT_EQ(cap[CmdHcaCap::port_type], 1u);
   EXPECT_EQ(cap[CmdHcaCap::num_ports], 1u);
   EXPECT_TRUE(cap[CmdHcaCap::rc]);
-  EXPECT_FALSE(cap[CmdHcaCap::dct]);
+  EXPECT_TRUE(cap[CmdHcaCap::dct]);
+  EXPECT_FALSE(cap[CmdHcaCap::xrc]);
   EXPECT_FALSE(cap[CmdHcaCap::null_mkey]);
   EXPECT_EQ(out[16 + 438 / 8] & 3, 1) << "the port's type, by its byte";
   EXPECT_EQ(out[16 + 55], 1) << "ports";
@@ -82,7 +83,8 @@ TEST_F(Capabilities, OnDemandPagingAtomicsAndRoce) {
   EXPECT_TRUE(odp[OdpCap::rc_odp_caps][OdpPerTransportServiceCap::atomic]);
   EXPECT_TRUE(odp[OdpCap::ud_odp_caps][OdpPerTransportServiceCap::send]);
   EXPECT_FALSE(odp[OdpCap::ud_odp_caps][OdpPerTransportServiceCap::write]);
-  EXPECT_FALSE(odp[OdpCap::dc_odp_caps][OdpPerTransportServiceCap::send]);
+  EXPECT_TRUE(odp[OdpCap::dc_odp_caps][OdpPerTransportServiceCap::atomic]);
+  EXPECT_FALSE(odp[OdpCap::xrc_odp_caps][OdpPerTransportServiceCap::send]);
   ASSERT_EQ(query(3), Status::kOk);
   EXPECT_EQ(capability()[HcaCapUnion::atomic_caps][AtomicCaps::atomic_size_qp], 8u);
   ASSERT_EQ(query(4), Status::kOk);

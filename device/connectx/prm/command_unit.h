@@ -102,6 +102,8 @@ class CommandUnit : public QueueUnit {
   /// As hw::Hca::modify_qp.
   virtual Outcome modify_qp(uint16_t uid, uint32_t qpn, const hw::QpAttributes& attributes,
                             uint32_t mask) = 0;
+  /// As hw::Hca::reset_stream.
+  virtual Outcome reset_stream(uint16_t uid, uint32_t qpn, uint16_t stream) = 0;
 
   /// As hw::Hca::change_qp.
   virtual Outcome change_qp(uint16_t uid, uint32_t qpn, uint32_t mask, const hw::QpExtras& extras) = 0;

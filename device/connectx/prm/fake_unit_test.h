@@ -128,6 +128,19 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
   Outcome destroy_qp(uint16_t uid, uint32_t qpn) override {
     return give_back(queues_, uid, qpn, "queue pair");
   }
+  Expected<uint32_t> create_dct(uint16_t uid, const DctContext& context) override {
+    dct_.context = context;
+    return take(queues_, uid);
+  }
+  Expected<DctFacts> query_dct(uint16_t, uint32_t dctn) override { return known(dctn, dct_); }
+  Outcome drain_dct(uint16_t, uint32_t) override {
+    dct_.state = DctState::kDraining;
+    return Done{};
+  }
+  Outcome arm_dct(uint16_t, uint32_t) override { return Done{}; }
+  Outcome destroy_dct(uint16_t uid, uint32_t dctn) override {
+    return give_back(queues_, uid, dctn, "DC target");
+  }
   Expected<uint32_t> create_rmp(uint16_t uid, const RmpContext& context) override {
     rmp_.context = context;
     return take(queues_, uid);
@@ -149,6 +162,10 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
     return Done{};
   }
 
+  Outcome reset_stream(uint16_t, uint32_t, uint16_t stream) override {
+    stream_ = stream;
+    return Done{};
+  }
   Outcome change_qp(uint16_t, uint32_t, uint32_t mask, const hw::QpExtras& extras) override {
     extras_ = extras;
     extras_mask_ = mask;
@@ -156,6 +173,8 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
   }
 
   static constexpr uint32_t kQpn = 0x123456;
+  DctFacts dct_;
+  uint16_t stream_ = 0;  ///< what the last reset_stream asked for
   hw::QpExtras extras_;  ///< what the last change_qp asked for
   uint32_t extras_mask_ = 0;
   hw::SchedulingSpec scheduling_;  ///< what the last call about an element asked for

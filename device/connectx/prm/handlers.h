@@ -11,6 +11,7 @@ namespace verbatim::prm {
 std::span<const Entry> general_commands();
 std::span<const Entry> capability_commands();
 std::span<const Entry> completion_queue_commands();
+std::span<const Entry> dct_commands();
 std::span<const Entry> domain_commands();
 std::span<const Entry> event_queue_commands();
 std::span<const Entry> counter_commands();

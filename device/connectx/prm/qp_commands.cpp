@@ -25,6 +25,10 @@ Result change_extras(Command<Spec>& c) {
   };
   const auto context = c.in[In::qpc];
   const auto extension = c.in[In::qpc_data_ext];
+  if (Spec::kOpcode == Rts2rtsQp::kOpcode && asks(QpOptional32::kDciStreamChannelId) && c.in[In::qpc_ext]) {
+    const auto stream = static_cast<uint16_t>(extension[QpcExt::dci_stream_channel_id]);
+    if (Outcome reset = c.unit.reset_stream(c.uid, c.in[In::qpn], stream); !reset) return result_of(reset);
+  }
   hw::QpExtras wanted;
   uint32_t mask = 0;
   if (Spec::kOpcode == Rts2rtsQp::kOpcode && (c.in[In::opt_param_mask] & kOptLagPort) != 0) {

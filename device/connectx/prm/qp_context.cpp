@@ -45,6 +45,10 @@ uint32_t attributes_of(QpType type) {
   constexpr uint32_t kUnreliable = engine::kQpPkeyIndex | engine::kQpPort | engine::kQpAccessFlags |
                                    engine::kQpAv | engine::kQpPathMtu | engine::kQpDestQpn |
                                    engine::kQpRqPsn | engine::kQpSqPsn | engine::kQpPathMigState;
+  constexpr uint32_t kInitiator = engine::kQpPkeyIndex | engine::kQpPort | engine::kQpPathMtu |
+                                  engine::kQpTimeout | engine::kQpRetryCnt | engine::kQpRnrRetry |
+                                  engine::kQpSqPsn | engine::kQpMaxQpRdAtomic;
+  if (type == QpType::kDci) return kInitiator;
   if (type == QpType::kUd) return kDatagram;
   if (type == QpType::kUc) return kUnreliable;
   return ~static_cast<uint32_t>(engine::kQpQkey);
@@ -190,9 +194,10 @@ Expected<Transition> decode_transition(uint16_t opcode, hw::QpType type, View<Qp
 
 void encode_attributes(hw::QpType type, const hw::QpAttributes& a, Writer<Qpc> context) {
   context.set(Qpc::state, std::ranges::find(kStates, a.state, &StateCode::state)->code);
-  context.set(Qpc::st, type == QpType::kUd   ? QpService::kUd
-                       : type == QpType::kUc ? QpService::kUc
-                                             : QpService::kRc);
+  context.set(Qpc::st, type == QpType::kUd    ? QpService::kUd
+                       : type == QpType::kUc  ? QpService::kUc
+                       : type == QpType::kDci ? QpService::kDci
+                                              : QpService::kRc);
   context.set(Qpc::pm_state, a.path_mig_state);
   context.set(Qpc::mtu,
               a.path_mtu < kMtuMin ? 0 : static_cast<uint32_t>(std::bit_width(a.path_mtu / kMtuMin)));

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "abi/prm/completion_queues.h"
+#include "abi/prm/dynamic_connections.h"
 #include "abi/prm/events.h"
 #include "abi/prm/queue_pairs.h"
 #include "abi/prm/raw_queues.h"
 #include "abi/prm/shared_receive.h"
 #include "device/connectx/prm/fake_unit_test.h"
 #include "device/connectx/prm/sizes.h"
+#include "engine/status.h"
 
 namespace verbatim::prm {
 namespace {
@@ -61,6 +63,44 @@ TEST_F(QueueCommands, EventQueuesLieInOnePage) {
   context.set(Eqc::log_eq_size, kLogEventQueueMax + 1);
   context.set(Eqc::log_page_size, 31);
   EXPECT_EQ(run<CreateEq>(), Status::kBadParamErr);
+}
+
+TEST_F(QueueCommands, DcTargetsAreShownAsTheyWereMade) {
+  const auto context = input<CreateDct>()[CreateDctIn::dct_context_entry];
+  context.set(Dctc::pd, 0x11);
+  context.set(Dctc::cqn, 0x22);
+  context.set(Dctc::srqn_xrqn, 0x33);
+  context.set(Dctc::user_index, 0x44);
+  context.set(Dctc::dc_access_key, 0x123456789abcdef0);
+  context.set(Dctc::rre, true);
+  context.set(Dctc::rae, true);
+  context.set(Dctc::min_rnr_nak, 5);
+  context.set(Dctc::my_addr_index, 1);
+  context.set(Dctc::hop_limit, 64);
+  EXPECT_EQ(run<CreateDct>(), Status::kBadParamErr) << "no path MTU";
+  context.set(Dctc::mtu, 3);
+  ASSERT_EQ(run<CreateDct>(), Status::kOk);
+  const uint32_t dctn = output<CreateDct>()[CreateDctOut::dctn];
+  const DctContext& made = unit.dct_.context;
+  EXPECT_EQ(made.access_key, 0x123456789abcdef0u);
+  EXPECT_EQ(made.attributes.access, engine::kRemoteRead | engine::kRemoteAtomic);
+  EXPECT_EQ(made.attributes.path_mtu, 1024u);
+  EXPECT_EQ(made.attributes.port, 1);
+  EXPECT_EQ(made.attributes.path.sgid_index, 1);
+  input<DrainDct>().set(DrainDctIn::dctn, dctn);
+  ASSERT_EQ(run<DrainDct>(), Status::kOk);
+  input<QueryDct>().set(QueryDctIn::dctn, dctn);
+  ASSERT_EQ(run<QueryDct>(), Status::kOk);
+  const auto shown = output<QueryDct>()[QueryDctOut::dct_context_entry];
+  EXPECT_EQ(shown.as<DctState>(Dctc::state), DctState::kDraining);
+  EXPECT_EQ(shown[Dctc::srqn_xrqn], 0x33u);
+  EXPECT_EQ(shown[Dctc::dc_access_key], 0x123456789abcdef0u);
+  EXPECT_EQ(shown[Dctc::mtu], 3u);
+  EXPECT_TRUE(shown[Dctc::rae]);
+  EXPECT_FALSE(shown[Dctc::rwe]);
+  input<DestroyDct>().set(DestroyDctIn::dctn, dctn);
+  EXPECT_EQ(run<DestroyDct>(), Status::kOk);
+  EXPECT_EQ(run<DestroyDct>(), Status::kBadResErr);
 }
 
 TEST_F(QueueCommands, CompletionQueuesLieInUmems) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "abi/prm/completion_queues.h"
+#include "abi/prm/dynamic_connections.h"
 #include "base/expected.h"
 #include "device/hw/hca.h"
 
@@ -60,6 +61,20 @@ struct QpContext {
   bool real_time = false;  ///< its completion queues are to tell the wall clock
   Place ring, doorbell;
   uint32_t receive_entries = 0, receive_stride = 0, send_blocks = 0;
+  uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
+};
+
+/// A DC target.
+struct DctContext {
+  uint32_t pd = 0, cqn = 0, srqn = 0;
+  uint32_t user_index = 0;
+  uint64_t access_key = 0;
+  hw::QpAttributes attributes;  ///< rights, path MTU, RNR timer, and the path of its answers
+};
+struct DctFacts {
+  DctContext context;
+  DctState state = DctState::kActive;
+  uint32_t key_violations = 0;
 };
 
 /// A shared receive queue (RMP).
@@ -95,6 +110,14 @@ class QueueUnit {
 
   virtual Expected<uint32_t> create_qp(uint16_t uid, const QpContext& context) = 0;
   virtual Outcome destroy_qp(uint16_t uid, uint32_t qpn) = 0;
+
+  virtual Expected<uint32_t> create_dct(uint16_t uid, const DctContext& context) = 0;
+  virtual Expected<DctFacts> query_dct(uint16_t uid, uint32_t dctn) = 0;
+  /// It takes no connections any more; an event tells when the open ones have ended.
+  virtual Outcome drain_dct(uint16_t uid, uint32_t dctn) = 0;
+  /// An event at the next wrong access key.
+  virtual Outcome arm_dct(uint16_t uid, uint32_t dctn) = 0;
+  virtual Outcome destroy_dct(uint16_t uid, uint32_t dctn) = 0;
 
   virtual Expected<uint32_t> create_rmp(uint16_t uid, const RmpContext& context) = 0;
   /// Shared receive queues of the host side, too.

@@ -24,8 +24,10 @@ struct Service {
   QpService code;
   hw::QpType type;
 };
-constexpr Service kServices[] = {
-    {QpService::kRc, hw::QpType::kRc}, {QpService::kUc, hw::QpType::kUc}, {QpService::kUd, hw::QpType::kUd}};
+constexpr Service kServices[] = {{QpService::kRc, hw::QpType::kRc},
+                                 {QpService::kUc, hw::QpType::kUc},
+                                 {QpService::kUd, hw::QpType::kUd},
+                                 {QpService::kDci, hw::QpType::kDci}};
 
 /// What the device would have to do that it cannot, or nullptr.
 const char* beyond_us(View<CreateQpIn> in, View<Qpc> context) {
@@ -55,6 +57,11 @@ Result create_qp(Command<CreateQp>& c) {
   wanted.real_time = context.as<QpTimestamp>(Qpc::ts_format) == QpTimestamp::kRealTime;
   wanted.ring = {c.in[CreateQpIn::wq_umem_id], c.in[CreateQpIn::wq_umem_offset]};
   wanted.doorbell = {context[Qpc::dbr_umem_id], context[Qpc::dbr_addr]};
+  const hw::Limits& limits = c.unit.limits();
+  if (context[Qpc::log_num_dci_stream_channels] > limits.log_max_dci_streams ||
+      context[Qpc::log_num_dci_errored_streams] > limits.log_max_dci_errored_streams)
+    return refuse(Status::kBadParamErr, "more streams than the device has");
+  wanted.errored_streams_max = 1u << context[Qpc::log_num_dci_errored_streams];
   if (!context[Qpc::no_sq]) wanted.send_blocks = 1u << context[Qpc::log_sq_size];
   switch (context.as<ReceiveKind>(Qpc::rq_type)) {
     case ReceiveKind::kOwn:
