@@ -146,7 +146,7 @@ class Bench:
         yield Row('the same, keys made + destroyed', '1/s', '', lambda: self.own('devx_costs', 'objects'), None, 'more', 100000)
         yield Row('idle RC QP beyond its queues', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
         yield Row('idle, raw doorbells exposed', 'ms/10 s', '', self.idle, None, 'less', 10)
-        for transport in ('rc_v', 'ud_v', 'rc_x', 'ud_x'):
+        for transport in ('rc_v', 'ud_v', 'rc_x', 'ud_x', 'dc_x'):
             yield from self.over_device(transport)
 
 
