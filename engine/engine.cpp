@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "engine/dc_target.h"
+#include "engine/gathering.h"
 #include "engine/queue_pair.h"
 
 namespace verbatim::engine {
@@ -365,6 +366,16 @@ void Engine::flush_errored() {
   }
   for (QueuePair* qp : running_) qp->responder().flush_posted();
   running_.clear();
+}
+
+void Engine::enter() {
+  AccessGuard::enter();
+  Gathering::begin();
+}
+
+void Engine::leave() {
+  Gathering::end();
+  AccessGuard::leave();
 }
 
 bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,

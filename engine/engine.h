@@ -101,8 +101,8 @@ class Engine final : public wire::Receiver {
   void explain_aloud(bool on) { explain_aloud_ = on; }
 
   // wire::Receiver
-  void enter() override { AccessGuard::enter(); }
-  void leave() override { AccessGuard::leave(); }
+  void enter() override;
+  void leave() override;
   bool on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                   wire::Segment* answer) override;
   void on_room(wire::Channel& channel) override;

@@ -169,6 +169,7 @@ void CompletionRing::raise(bool solicited) {
 void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter,
                                   uint32_t bytes) {
   std::lock_guard<SpinLock> hold(lock_);
+  tell_session();
   Cqe* cqe = claim<Cqe>();
   if (!cqe) return;
   cqe->user_index = user_index;
@@ -181,13 +182,20 @@ void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint
 
 void CompletionRing::push_receive(const Received& received) {
   std::lock_guard<SpinLock> hold(lock_);
+  if (ring_.compressed && gather(received)) return;
+  tell_session();
+  write_receive(received, timestamp());
+}
+
+// With the lock held.
+void CompletionRing::write_receive(const Received& received, uint64_t time) {
   Cqe* cqe = claim<Cqe>();
   if (!cqe) return;
   cqe->flags_rqpn = received.flags_rqpn;
   cqe->user_index = received.user_index;
   cqe->immediate = Be32::from_raw(received.immediate_raw);
   cqe->byte_count = received.bytes;
-  cqe->timestamp = timestamp();
+  cqe->timestamp = time;
   cqe->opcode_qpn = received.qpn;
   cqe->wqe_counter = received.counter;
   publish(cqe->opcode_owner, received.cqe_opcode, received.solicited);
@@ -196,6 +204,7 @@ void CompletionRing::push_receive(const Received& received) {
 void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8_t detail,
                                 uint32_t opcode_qpn, uint32_t user_index, uint16_t counter) {
   std::lock_guard<SpinLock> hold(lock_);
+  tell_session();
   ErrorCqe* cqe = claim<ErrorCqe>();
   if (!cqe) return;
   cqe->user_index = user_index;
@@ -235,9 +244,11 @@ bool CompletionRing::special(uint32_t index) const {
 
 Outcome CompletionRing::resize(const hw::QueueMemory& ring) {
   std::lock_guard<SpinLock> hold(lock_);
+  tell_session();
   const uint32_t unread = (produced_ - record(0)) & kCqIndexMask;
   if (unread > ring.entries) return Error{EINVAL, "more completions wait than the new size holds"};
   const hw::QueueMemory old = ring_;
+  uint32_t short_entries = 0;  // places of a session after its title: nobody's owner bit lies there
   for (uint32_t i = 0; i < unread && i < old.entries; i++) {
     const uint32_t index = produced_ - unread + i;
     ring_ = old;
@@ -245,7 +256,12 @@ Outcome CompletionRing::resize(const hw::QueueMemory& ring) {
     ring_ = ring;
     std::byte* to = entry(index);
     std::memcpy(to, from, sizeof(Cqe));
+    if (short_entries > 0) {
+      short_entries--;
+      continue;
+    }
     auto& last = reinterpret_cast<Cqe*>(to)->opcode_owner;
+    if ((last & kCqeCompressed) == kCqeCompressed) short_entries = reinterpret_cast<Cqe*>(to)->byte_count - 1;
     last = static_cast<uint8_t>((last & ~1) | (index / ring.entries & 1));
   }
   ring_ = ring;

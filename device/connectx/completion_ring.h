@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 
 #include "base/spinlock.h"
 #include "device/connectx/formats.h"
 #include "device/hw/hca.h"
+#include "engine/gathering.h"
 #include "engine/work.h"
 
 namespace verbatim::connectx {
@@ -16,7 +18,7 @@ namespace verbatim::connectx {
 ///
 /// An entry belongs to software when its owner bit equals the parity of the lap it was written in. The event
 /// is armed by the doorbell record's second word and fires once.
-class CompletionRing {
+class CompletionRing final : public engine::Held {
  public:
   /// `overrun_alarm` is set when this or another queue of the device has overrun.
   CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSink& sink, std::atomic<bool>& overrun_alarm);
@@ -31,6 +33,9 @@ class CompletionRing {
   void push_receive(const Received& received);
   void push_error(uint8_t cqe_opcode, engine::Status status, uint8_t detail, uint32_t opcode_qpn,
                   uint32_t user_index, uint16_t counter);
+
+  /// Tells what is held back (compressed rings).
+  void settle() override;
 
   void arm();
   /// See hw::Hca::ring_arm.
@@ -53,12 +58,29 @@ class CompletionRing {
   bool real_time() const { return real_time_; }
 
  private:
+  /// Receives that are held back until the run of arrivals ends; see completion_session.cpp.
+  struct Session {
+    uint32_t count = 0;  ///< 0: none is
+    Received first{};
+    uint64_t time = 0;  ///< of the first
+    uint32_t bytes[kSessionMax];
+
+    bool goes_on_with(const Received& next) const {
+      return count > 0 && count < kSessionMax && next.flags_rqpn == first.flags_rqpn &&
+             next.user_index == first.user_index && next.immediate_raw == first.immediate_raw &&
+             next.qpn == first.qpn && next.counter == static_cast<uint16_t>(first.counter + count);
+    }
+  };
   std::byte* entry(uint32_t index) const;
   bool hand_over(uint8_t last);
   void lose();
   template <class T>
   T* claim();
   uint64_t timestamp() const;
+  void write_receive(const Received& received, uint64_t time);
+  bool gather(const Received& received);
+  void tell_session();
+  void write_session();
   void publish(uint8_t& last_byte, uint8_t opcode, bool solicited);
   void raise(bool solicited);
   bool special(uint32_t index) const;
@@ -72,7 +94,8 @@ class CompletionRing {
   hw::EventSink& sink_;
   std::atomic<bool>& overrun_alarm_;
   SpinLock lock_;
-  uint32_t produced_ = 0;  ///< running index of the next entry
+  uint32_t produced_ = 0;             ///< running index of the next entry
+  std::unique_ptr<Session> session_;  ///< held back; nullptr until something is
   Armed armed_ = Armed::kNo;
   uint64_t armed_word_ = UINT64_MAX;  ///< the arm word taken in last; none yet
   std::atomic<bool> overrun_{false};

@@ -258,6 +258,17 @@ struct Cqe {
   uint8_t signature;
   uint8_t opcode_owner;  ///< opcode 7..4, solicited 1, owner 0; written last
 };
+/// A session of compressed completions: a title, which is the first of them but for its byte_count, their number; then
+/// short entries, eight in the place of an entry, in the places after the title that are 1, 8, 16, ... further. Places in
+/// between are left as they were. The counters of a session go up by one.
+inline constexpr uint8_t kCqeCompressed = 3 << 2;  ///< in opcode_owner of the title
+inline constexpr uint32_t kMinisPerEntry = 8;
+inline constexpr uint32_t kSessionMax = 64;
+struct MiniCqe {
+  uint8_t result[4];  ///< hash, or checksum and stride index: nothing here has any
+  Be32 byte_count;
+};
+static_assert(sizeof(MiniCqe) * kMinisPerEntry == 64);
 struct ErrorCqe {
   uint8_t reserved0[32];
   Be32 user_index;

@@ -74,6 +74,79 @@ struct Queues : ::testing::Test {
   const Cqe& cqe(uint32_t slot) { return reinterpret_cast<const Cqe*>(cq_bytes.data())[slot]; }
 };
 
+/// A ring whose completions are told together.
+struct CompressedRing {
+  static constexpr uint32_t kEntries = 32;
+  void receive(uint16_t counter, uint32_t length, uint8_t opcode = kCqeSend) {
+    ring.push_receive({opcode, false, 0x99, 7, 0, length, kQpn, counter});
+  }
+  Cqe cqe(uint32_t slot) const {
+    Cqe read;
+    std::memcpy(static_cast<void*>(&read), bytes.data() + slot * sizeof read, sizeof read);
+    return read;
+  }
+  MiniCqe mini(uint32_t slot, uint32_t index) const {
+    MiniCqe read;
+    std::memcpy(static_cast<void*>(&read), bytes.data() + slot * sizeof(Cqe) + index * sizeof read,
+                sizeof read);
+    return read;
+  }
+  std::vector<std::byte> bytes = std::vector<std::byte>(kEntries * 64, std::byte{0xf1});
+  uint32_t doorbell[2] = {};
+  Events events;
+  hw::Cq face;
+  std::atomic<bool> alarm{false};
+  hw::CqSpec spec = [this] {
+    hw::CqSpec made;
+    made.ring = memory_of(bytes, kEntries, 64);
+    made.ring.compressed = true;
+    made.doorbell = doorbell;
+    return made;
+  }();
+  CompletionRing ring{spec, face, events, alarm};
+};
+
+TEST(CompressedCompletions, OfARunAreATitleAndShortEntries) {
+  CompressedRing cq;
+  engine::Gathering::begin();
+  for (uint16_t i = 0; i < 18; i++) cq.receive(static_cast<uint16_t>(0xfffe + i), 100u + i);
+  cq.receive(0x50, 1);  // another receive request than the next
+  EXPECT_EQ(cq.cqe(0).opcode_owner >> 4, kCqeSend) << "the run ends where they differ";
+  EXPECT_EQ(cq.cqe(18).opcode_owner, 0xf1) << "this one is held back";
+  engine::Gathering::end();
+  const Cqe title = cq.cqe(0);
+  EXPECT_EQ(title.opcode_owner, kCqeSend << 4 | kCqeCompressed);
+  EXPECT_EQ(title.byte_count, 18u);
+  EXPECT_EQ(title.wqe_counter, 0xfffe);
+  EXPECT_EQ(title.user_index, 7u);
+  EXPECT_EQ(title.flags_rqpn, 0x99u);
+  for (uint32_t i = 0; i < 18; i++)
+    EXPECT_EQ(cq.mini(i < 8 ? 1 : i / 8 * 8, i % 8).byte_count, 100u + i) << i;
+  EXPECT_EQ(cq.cqe(2).opcode_owner, 0xf1) << "left as it was";
+  EXPECT_EQ(cq.cqe(18).opcode_owner, kCqeSend << 4) << "one alone is an entry as any other";
+  EXPECT_EQ(cq.cqe(18).byte_count, 1u);
+}
+
+TEST(CompressedCompletions, OnlyRunsAreHeldBack) {
+  CompressedRing cq;
+  cq.receive(0, 5);
+  EXPECT_EQ(cq.cqe(0).opcode_owner, kCqeSend << 4) << "no run is under way";
+  engine::Gathering::begin();
+  cq.receive(1, 6);
+  cq.receive(2, 7);
+  cq.receive(3, 8, kCqeSendImmediate);
+  EXPECT_EQ(cq.cqe(1).opcode_owner, kCqeSend << 4 | kCqeCompressed) << "order is kept";
+  EXPECT_EQ(cq.cqe(3).opcode_owner, kCqeSendImmediate << 4);
+  cq.receive(4, 9);
+  cq.ring.push_request(kQpn, 7, 0, 0);
+  EXPECT_EQ(cq.cqe(4).byte_count, 9u);
+  EXPECT_EQ(cq.cqe(5).opcode_owner, kCqeRequest << 4);
+  for (uint16_t i = 0; i < 27; i++) cq.receive(static_cast<uint16_t>(5 + i), i);
+  engine::Gathering::end();
+  EXPECT_EQ(cq.events.asyncs, 1) << "one more than fits: told one by one until the queue overruns";
+  EXPECT_EQ(cq.cqe(6).opcode_owner, kCqeSend << 4);
+}
+
 TEST_F(Queues, DecodesAWriteWithZeroMeaningTwoGib) {
   control(0, kOpWriteImmediate, 3);
   put(16, RemoteSegment{0x1122334455667788, 0xabcd, 0});

@@ -87,6 +87,7 @@ struct QueueMemory {
     uint32_t entries = 0;  ///< power of two
     uint32_t stride = 0;   ///< bytes of an entry, power of two
     bool padded = false;   ///< completions of 128 bytes are written whole: their unused half, too
+    bool compressed = false;  ///< runs of like completions may be told as a title and short entries
     /// Memory of a program that may take it away at any time: it and the doorbell record are reached through guarded
     /// copies (base/fault_copy.h).
     bool revocable = false;

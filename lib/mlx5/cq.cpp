@@ -45,7 +45,7 @@ CompletionRing* make_ring(verbs::Context& context, CompletionQueue& cq, uint32_t
 }
 
 hw::QueueMemory describe(const CompletionQueue& cq, const CompletionRing& ring) {
-  return {ring.memory.base(), ring.memory.bytes(), ring.entries, ring.stride(), cq.padded};
+  return {ring.memory.base(), ring.memory.bytes(), ring.entries, ring.stride(), cq.padded, cq.compressed};
 }
 
 }  // namespace
@@ -113,13 +113,14 @@ int resize_cq(verbs::CompletionQueue& base, uint32_t wanted) {
   return 0;
 }
 
-int set_entries(CompletionQueue& cq, uint32_t bytes, bool padded) {
+int set_entries(CompletionQueue& cq, uint32_t bytes, bool padded, bool compressed) {
   const std::lock_guard guard(cq.lock);
   const uint32_t entries = cq.entries();
   const uint32_t shift = bytes == 128 ? 7 : 6;
-  if (shift == cq.stride_shift && !padded) return 0;
+  if (shift == cq.stride_shift && !padded && !compressed) return 0;
   cq.stride_shift = shift;
   cq.padded = padded;
+  cq.compressed = compressed;
   CompletionRing* const ring = make_ring(*cq.context, cq, entries);
   if (ring == nullptr) return verbs::refuse(*cq.context, ENOMEM, "no memory for a completion queue");
   if (const int error = verbs::settle(*cq.context, cq.hca->resize_cq(cq.device, describe(cq, *ring))))

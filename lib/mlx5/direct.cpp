@@ -68,7 +68,7 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
 
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {
   constexpr uint64_t kMaxClockAgeNs = 1'000'000'000;
-  // What the device lacks is said by zeros: compression, software parsing, tunnels, registers of
+  // What the device lacks is said by zeros: software parsing, tunnels, registers of
   // their own, flow actions, signatures, cryptography. Left out is what a mask bit
   // itself would promise: a mapped clock, a LAG, a metadata register.
   constexpr uint64_t kAnswered = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
@@ -84,8 +84,8 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
     if ((wanted & bit) != 0) member = {};
   };
   attributes->version = 0;
-  attributes->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD |
-                      MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS;
+  attributes->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1 | MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP |
+                      MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD | MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS;
   attributes->comp_mask = wanted & kAnswered;
   // Queue pairs may be allowed to use receive requests out of order; those here do not make use of it.
   if ((wanted & MLX5DV_CONTEXT_MASK_OOO_RECV_WRS) != 0) {
@@ -101,7 +101,8 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
     attributes->num_lag_ports = static_cast<uint8_t>(lag_ports);
     attributes->comp_mask |= MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS;
   }
-  clear(MLX5DV_CONTEXT_MASK_CQE_COMPRESION, attributes->cqe_comp_caps);
+  if ((wanted & MLX5DV_CONTEXT_MASK_CQE_COMPRESION) != 0)
+    attributes->cqe_comp_caps = {connectx::kSessionMax, kCompressedFormats};
   clear(MLX5DV_CONTEXT_MASK_SWP, attributes->sw_parsing_caps);
   // Strides that work queues can have; no type of queue pair has traffic for them.
   if ((wanted & MLX5DV_CONTEXT_MASK_STRIDING_RQ) != 0)

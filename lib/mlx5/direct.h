@@ -12,4 +12,9 @@ inline verbs::Context* own(ibv_context* public_context) {
   return context->provider == &kProvider && !context->abandoned ? context : nullptr;
 }
 
+/// Of completions that are told together; a receive here has no hash, checksum or stride, so that they differ
+/// in name alone.
+inline constexpr uint32_t kCompressedFormats =
+    MLX5DV_CQE_RES_FORMAT_HASH | MLX5DV_CQE_RES_FORMAT_CSUM | MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX;
+
 }  // namespace verbatim::mlx5

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mlx5dv: queues with options that only this device has.
+#include <bit>
+
 #include "lib/mlx5/direct.h"
 
 namespace verbatim::mlx5 {
@@ -12,8 +14,11 @@ Error check(const mlx5dv_cq_init_attr& special) {
   constexpr uint64_t kKnown = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE | MLX5DV_CQ_INIT_ATTR_MASK_FLAGS |
                               MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
   if ((special.comp_mask & ~kKnown) != 0) return {EINVAL, "mlx5dv_create_cq: unknown bits in comp_mask"};
-  if ((special.comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE) != 0)
-    return {EOPNOTSUPP, "mlx5dv_create_cq: the device compresses no completions"};
+  const auto format = static_cast<unsigned>(special.cqe_comp_res_format);
+  if ((special.comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE) != 0 &&
+      (!std::has_single_bit(format) || (format & ~kCompressedFormats) != 0))
+    return {EINVAL,
+            "mlx5dv_create_cq: short completions have one format: hash, checksum, or that with a stride"};
   const bool sized = (special.comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0;
   if (sized && special.cqe_size != sizeof(connectx::Cqe) && special.cqe_size != kWide)
     return {EINVAL, "mlx5dv_create_cq: completion queue entries have 64 or 128 bytes"};
@@ -126,8 +131,9 @@ ibv_cq_ex* mlx5dv_create_cq(ibv_context* public_context, ibv_cq_init_attr_ex* at
   if (cq == nullptr) return nullptr;
   const bool sized = (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0;
   const bool padded = (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && special->flags != 0;
+  const bool compressed = (special->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE) != 0;
   const uint32_t bytes = sized ? special->cqe_size : cqe_bytes_wanted();
-  if (const int error = set_entries(CompletionQueue::of(cq), bytes, padded)) {
+  if (const int error = set_entries(CompletionQueue::of(cq), bytes, padded, compressed)) {
     ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
     errno = error;
     return nullptr;

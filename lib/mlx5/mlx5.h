@@ -113,6 +113,7 @@ struct CompletionQueue : verbs::CompletionQueue {
   uint32_t arm_sequence = 0;
   uint32_t stride_shift = 6;               ///< of its rings
   bool padded = false;                     ///< their entries are written whole
+  bool compressed = false;                 ///< and may be told together
   std::atomic<bool> exposed{false};        ///< a program reads it by itself and arms it by plain stores
   const connectx::Cqe* current = nullptr;  ///< of an extended queue between start_poll and end_poll
   QueuePair* current_qp = nullptr;
@@ -132,9 +133,7 @@ struct CompletionQueue : verbs::CompletionQueue {
   /// With the lock held.
   uint32_t entries() const { return ring.load(std::memory_order_relaxed)->entries; }
   connectx::Cqe* entry(uint32_t index) const { return ring.load(std::memory_order_relaxed)->entry(index); }
-  connectx::Cqe* written(uint32_t index) const {
-    return ring.load(std::memory_order_relaxed)->written(index);
-  }
+  connectx::Cqe* written(uint32_t index);
   /// Without it: whether there seems to be something to read.
   bool seems_written() const {
     return ring.load(std::memory_order_acquire)->written(__atomic_load_n(&consumed, __ATOMIC_RELAXED)) !=
@@ -147,6 +146,17 @@ struct CompletionQueue : verbs::CompletionQueue {
     __atomic_store_n(&doorbell[0], word.raw(), __ATOMIC_RELEASE);
   }
 };
+
+/// Puts completions that were told together into their places, beginning with the one at this running index.
+/// With the lock held.
+void expand_completions(CompletionQueue& cq, uint32_t index);
+
+inline connectx::Cqe* CompletionQueue::written(uint32_t index) {
+  connectx::Cqe* cqe = ring.load(std::memory_order_relaxed)->written(index);
+  if (cqe != nullptr && (cqe->opcode_owner & connectx::kCqeCompressed) == connectx::kCqeCompressed)
+    expand_completions(*this, index);
+  return cqe;
+}
 
 /// Beside a block of the send queue where a work request begins.
 struct SendSlot {
@@ -176,8 +186,8 @@ struct QueuePair : verbs::QueuePair {
   uint32_t max_send_sge = 0;
   uint16_t opcodes = 0;      ///< bit IBV_WR_x: ibv_post_send takes it; none before RTS
   uint8_t always_flags = 0;  ///< signal every work request
-  bool addressed = false;  ///< each work request begins with an address: UD and DC initiators
-  bool started = false;    ///< RTS was reached: batches may be built
+  bool addressed = false;    ///< each work request begins with an address: UD and DC initiators
+  bool started = false;      ///< RTS was reached: batches may be built
   DcRole dc = DcRole::kNone;
   bool fence_next = false;           ///< after a local operation
   std::atomic<bool> exposed{false};  ///< its doorbell is rung by plain stores, too
@@ -298,9 +308,9 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
 verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_attr_ex& attributes,
                                   bool extended);
 int resize_cq(verbs::CompletionQueue& cq, uint32_t entries);
-/// Gives a queue that nothing has used yet entries of 64 or 128 bytes, which are written whole if `padded`.
-/// 0 or an errno value.
-int set_entries(CompletionQueue& cq, uint32_t bytes, bool padded);
+/// Gives a queue that nothing has used yet entries of 64 or 128 bytes, which are written whole if `padded`
+/// and may be told together if `compressed`. 0 or an errno value.
+int set_entries(CompletionQueue& cq, uint32_t bytes, bool padded, bool compressed);
 /// Bytes of an entry as MLX5_CQE_SIZE wants them, which may be any number; 64 without it.
 uint32_t cqe_bytes_wanted();
 int destroy_cq(verbs::CompletionQueue& cq);

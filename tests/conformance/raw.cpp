@@ -126,6 +126,69 @@ TEST_P(Raw, RingsOnceForMany) {
   play({}, active, [](Endpoint& self) { self.barrier(); });
 }
 
+/// Gives an endpoint a completion queue whose completions may be told together, and a queue pair on it.
+class CompressedEndpoint {
+ public:
+  explicit CompressedEndpoint(Endpoint& self) : self_(self), former_cq_(self.cq), former_qp_(self.qp) {
+    ibv_cq_init_attr_ex wanted{};
+    wanted.cqe = 255;
+    wanted.wc_flags = IBV_WC_STANDARD_FLAGS;
+    mlx5dv_cq_init_attr special{};
+    special.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE;
+    special.cqe_comp_res_format = MLX5DV_CQE_RES_FORMAT_CSUM | MLX5DV_CQE_RES_FORMAT_HASH;
+    EXPECT_EQ(mlx5dv_create_cq(self.context, &wanted, &special), nullptr) << "two formats";
+    EXPECT_EQ(errno, EINVAL);
+    special.cqe_comp_res_format = MLX5DV_CQE_RES_FORMAT_HASH;
+    self.cq = ibv_cq_ex_to_cq(mlx5dv_create_cq(self.context, &wanted, &special));
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = attributes.recv_cq = self.cq;
+    attributes.qp_type = IBV_QPT_RC;
+    attributes.cap = {64, 64, 1, 1, 0};
+    self.qp = ibv_create_qp(self.pd, &attributes);
+    EXPECT_NE(self.qp, nullptr);
+    self.meet();
+  }
+  ~CompressedEndpoint() {
+    EXPECT_EQ(ibv_destroy_qp(std::exchange(self_.qp, former_qp_)), 0);
+    EXPECT_EQ(ibv_destroy_cq(std::exchange(self_.cq, former_cq_)), 0);
+  }
+
+ private:
+  Endpoint& self_;
+  ibv_cq* former_cq_;
+  ibv_qp* former_qp_;
+};
+
+TEST_P(Raw, CompletionsToldTogetherReadAsAnyOthers) {
+  constexpr uint32_t kMessages = 60, kRounds = 10;
+  const Part active = [](Endpoint& self) {
+    const CompressedEndpoint compressed(self);
+    for (uint32_t round = 0; round < kRounds; round++) {
+      self.barrier();
+      for (uint32_t i = 0; i < kMessages; i++) ASSERT_EQ(self.post(self.request(IBV_WR_SEND, 1 + i)), 0);
+      for (uint32_t i = 0; i < kMessages; i++) ASSERT_EQ(self.wait_status(), IBV_WC_SUCCESS);
+      self.barrier();
+    }
+  };
+  play({}, active, [](Endpoint& self) {
+    const CompressedEndpoint compressed(self);
+    for (uint32_t round = 0; round < kRounds; round++) {
+      for (uint32_t i = 0; i < kMessages; i++) ASSERT_EQ(self.receive(i * 64, 64, 1000 + i), 0);
+      self.barrier();
+      // Some rounds are read while they arrive, some when all is there.
+      if (round % 2 == 0) self.barrier();
+      for (uint32_t i = 0; i < kMessages; i++) {
+        const ibv_wc wc = self.wait();
+        ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+        ASSERT_EQ(wc.opcode, IBV_WC_RECV);
+        ASSERT_EQ(wc.byte_len, 1 + i) << "round " << round;
+        ASSERT_EQ(wc.wr_id, 1000u + i);
+      }
+      if (round % 2 != 0) self.barrier();
+    }
+  });
+}
+
 TEST_P(Raw, NonsenseIsAnErrorCompletion) {
   const Part active = [](Endpoint& self) {
     RawQueues raw(self);
@@ -295,9 +358,9 @@ TEST(RawObjects, DeviceSaysWhatItLacks) {
   std::memset(&device, 0xff, sizeof device);
   ASSERT_EQ(mlx5dv_query_device(self.context, &device), 0);
   EXPECT_EQ(device.version, 0);
-  EXPECT_EQ(device.flags, uint64_t{MLX5DV_CONTEXT_FLAGS_CQE_V1} | MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD |
-                              MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS);
-  EXPECT_EQ(device.cqe_comp_caps.max_num, 0u);
+  EXPECT_EQ(device.flags, uint64_t{MLX5DV_CONTEXT_FLAGS_CQE_V1} | MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP |
+                              MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD | MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS);
+  EXPECT_EQ(device.cqe_comp_caps.max_num, 64u);
   EXPECT_EQ(device.max_wr_memcpy_length, size_t{1} << 21);
   EXPECT_EQ(device.crypto_caps.crypto_engines, 0);
   EXPECT_GT(device.max_clock_info_update_nsec, 0u);
