@@ -69,8 +69,8 @@ int mlx5dv_map_ah_to_qp(ibv_ah* ah, uint32_t qp_number) {
   // Only the first counts, whatever the next ones name.
   auto& address = *static_cast<AddressHandle*>(reinterpret_cast<verbs::AddressHandle*>(ah));
   if (address.mapped) return 0;
-  if (!ContextState::of(*context).queue_pairs.holds_number(qp_number))
-    return verbs::refuse(*context, EINVAL, "mlx5dv_map_ah_to_qp: the context has no such queue pair",
+  if (!QueuePairTable::any_holds_number(qp_number))
+    return verbs::refuse(*context, EINVAL, "mlx5dv_map_ah_to_qp: the program has no such queue pair",
                          qp_number);
   address.mapped = true;
   return 0;

@@ -40,12 +40,16 @@ inline constexpr uint32_t kSendBlocksMax = 1u << 15;   ///< of one send queue
 /// lock.
 class QueuePairTable {
  public:
+  QueuePairTable();
   ~QueuePairTable();
+  QueuePairTable(const QueuePairTable&) = delete;
   /// Gives the queue pair an index. False: all are taken, or no memory.
   bool add(QueuePair& qp, uint32_t& index);
   void remove(uint32_t index);
   /// Whether one of them has this number.
   bool holds_number(uint32_t qpn);
+  /// The same of all tables of the process.
+  static bool any_holds_number(uint32_t qpn);
   QueuePair* find(uint32_t index) const {
     const auto* chunk = chunks_[index >> kChunkBits & (kChunks - 1)].load(std::memory_order_acquire);
     return chunk != nullptr ? chunk[index & (kChunkEntries - 1)].load(std::memory_order_acquire) : nullptr;

@@ -1,11 +1,42 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <new>
 
 #include "lib/mlx5/mlx5.h"
 
 namespace verbatim::mlx5 {
 
+namespace {
+
+/// Of the contexts that are open. Never freed: other destructors of the process may still close one.
+struct Tables {
+  std::mutex lock;
+  std::vector<QueuePairTable*> all;
+};
+
+Tables& tables() {
+  static Tables* const kept = new Tables;
+  return *kept;
+}
+
+}  // namespace
+
+QueuePairTable::QueuePairTable() {
+  const std::lock_guard guard(tables().lock);
+  tables().all.push_back(this);
+}
+
+bool QueuePairTable::any_holds_number(uint32_t qpn) {
+  const std::lock_guard guard(tables().lock);
+  return std::any_of(tables().all.begin(), tables().all.end(),
+                     [qpn](QueuePairTable* each) { return each->holds_number(qpn); });
+}
+
 QueuePairTable::~QueuePairTable() {
+  {
+    const std::lock_guard guard(tables().lock);
+    std::erase(tables().all, this);
+  }
   for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
 }
 

@@ -447,7 +447,8 @@ TEST(RawObjects, AddressesMapToQueuePairs) {
   EXPECT_EQ(std::memcmp(shown.av->rgid, attributes.grh.dgid.raw, 16), 0);
   EXPECT_EQ(mlx5dv_init_obj(&objects, 0), EINVAL);
   EXPECT_EQ(mlx5dv_map_ah_to_qp(ah, 0xfffffe), EINVAL);
-  EXPECT_EQ(mlx5dv_map_ah_to_qp(ah, self.qp->qp_num), 0);
+  Endpoint other;
+  EXPECT_EQ(mlx5dv_map_ah_to_qp(ah, other.qp->qp_num), 0) << "of another context, too";
   EXPECT_EQ(mlx5dv_map_ah_to_qp(ah, 0xfffffe), 0) << "one that is mapped stays as it is";
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
