@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -27,6 +28,15 @@ size_t receive_bytes(const DevxQpTraits& traits) {
   return traits.rmpn != 0 ? 0 : size_t{kReceiveBytes} << traits.log_receives;
 }
 
+int memory_of(size_t bytes) {
+  const int file = memfd_create("devx", MFD_CLOEXEC);
+  return ftruncate(file, static_cast<off_t>(bytes)) == 0 ? file : -1;
+}
+
+std::byte* view_of(int file, size_t bytes) {
+  return static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+}
+
 void store(uint32_t* word, uint32_t value) { __atomic_store_n(word, Be32(value).raw(), __ATOMIC_RELEASE); }
 
 template <class Spec>
@@ -39,13 +49,16 @@ int move(mlx5dv_devx_obj* qp, Mail<Spec>& mail, uint32_t number) {
 
 NamedMemory::NamedMemory(ibv_context* context, size_t bytes, uint32_t access)
     : bytes_((bytes + kPage - 1) / kPage * kPage),
-      base_(static_cast<std::byte*>(
-          mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
-      umem_(mlx5dv_devx_umem_reg(context, base_, bytes_, access)) {}
+      file_(memory_of(bytes_)),
+      base_(view_of(file_, bytes_)),
+      known_(view_of(file_, bytes_)),
+      umem_(mlx5dv_devx_umem_reg(context, known_, bytes_, access)) {}
 
 NamedMemory::~NamedMemory() {
   (void)deregister();
   unmap();
+  munmap(base_, bytes_);
+  close(file_);
 }
 
 int NamedMemory::deregister() {
@@ -55,8 +68,12 @@ int NamedMemory::deregister() {
 }
 
 void NamedMemory::unmap() {
-  if (base_ != nullptr) munmap(base_, bytes_);
-  base_ = nullptr;
+  if (known_ != nullptr) munmap(known_, bytes_);
+  known_ = nullptr;
+}
+
+void NamedMemory::protect(bool on) {
+  (void)mprotect(known_, bytes_, on ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 std::string first_address() {

@@ -19,7 +19,8 @@
 
 namespace verbatim::conformance {
 
-/// Memory that commands name by number. Ends with the object.
+/// Memory that commands name by number, mapped twice: what the device knows may go, the program's own view
+/// stays. Ends with the object.
 class NamedMemory {
  public:
   NamedMemory(ibv_context* context, size_t bytes, uint32_t access = IBV_ACCESS_LOCAL_WRITE);
@@ -32,14 +33,17 @@ class NamedMemory {
   uint32_t* word(size_t offset) const { return reinterpret_cast<uint32_t*>(at(offset)); }
   /// Deregisters it early. 0 or an errno value.
   int deregister();
-  /// Takes the pages away while the device still names them.
+  /// Takes the device's view away while it still names it.
   void unmap();
+  /// Lets the device reach its view, or not.
+  void protect(bool on);
   /// Its device has been closed, and the registration ended with it.
   mlx5dv_devx_umem* forget() { return std::exchange(umem_, nullptr); }
 
  private:
   size_t bytes_;
-  std::byte* base_;
+  int file_;
+  std::byte *base_, *known_;  ///< the program's view, the device's
   mlx5dv_devx_umem* umem_;
 };
 

@@ -4,11 +4,13 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "abi/prm/completion_queues.h"
@@ -40,6 +42,13 @@ class DevxQueues : public testing::Test {
   }
   /// A request that moves nothing and completes.
   static void post_nothing(DevxQp& qp) { qp.post(kNop, {}); }
+  void expect_service() {
+    DevxCq cq(device, 4, device.eqn);
+    DevxQp qp(device, cq);
+    ASSERT_EQ(qp.connect(qp.number), 0);
+    post_nothing(qp);
+    EXPECT_TRUE(cq.wait()) << "the device still serves";
+  }
   DevxDevice device;
 };
 
@@ -152,6 +161,55 @@ TEST_F(DevxQueues, SurviveThatTheirMemoryIsTakenAway) {
   device.ring(connectx::kArmEqRegister, ~uint64_t{0});
   device.ring(0xb00, ~uint64_t{0});
   poll(nullptr, 0, 20);
+}
+
+TEST_F(DevxQueues, SurviveThatTheirMemoryComesAndGoes) {
+  constexpr int kWorlds = 8, kPosts = 200;
+  std::mt19937 random(9);
+  for (int world = 0; world < kWorlds; world++) {
+    DevxCq cq(device, 8, device.eqn);
+    DevxQp qp(device, cq);
+    ASSERT_EQ(qp.connect(qp.number), 0);
+    std::atomic<bool> stop{false};
+    std::thread vandal([&, seed = random()] {
+      std::minstd_rand choice(static_cast<unsigned>(seed));
+      while (!stop) {
+        NamedMemory& target = choice() % 8 == 0 ? cq.memory : qp.memory;
+        target.protect(true);
+        target.protect(false);
+      }
+    });
+    for (int i = 0; i < kPosts; i++) {
+      if (i % 7 == 0) cq.arm();
+      post_nothing(qp);
+      if (i % 8 == 7) poll(nullptr, 0, 1);
+      while (cq.take()) {
+      }
+    }
+    stop = true;
+    vandal.join();
+  }
+  expect_service();
+}
+
+TEST_F(DevxQueues, SurviveAnythingInTheirMemory) {
+  std::mt19937 random(10);
+  for (int world = 0; world < 20; world++) {
+    DevxCq cq(device, 4, device.eqn, world % 2 != 0);
+    DevxQp qp(device, cq);
+    ASSERT_EQ(qp.connect(qp.number), 0);
+    for (int i = 0; i < 100; i++) {
+      NamedMemory& target = random() % 4 == 0 ? cq.memory : qp.memory;
+      *target.word(random() % 1024 & ~3u) = static_cast<uint32_t>(random());
+      constexpr size_t kRecord = 16 * 16 + 16 * 64;
+      for (const size_t word : {kRecord, kRecord + 4})
+        if (random() % 2 == 0) *qp.memory.word(word) = connectx::Be32(random() % 40).raw();
+      const uint64_t bytes = uint64_t{random()} << 32 | random();
+      device.ring(connectx::kDoorbellRegisters[random() % std::size(connectx::kDoorbellRegisters)], bytes);
+    }
+    poll(nullptr, 0, 1);
+  }
+  expect_service();
 }
 
 TEST_F(DevxQueues, AreRefusedWithTheirStatus) {
@@ -283,7 +341,7 @@ TEST_F(DevxQueues, AreLeftToTheCloseOfTheDevice) {
   qp->post(kNop, {});
   ASSERT_EQ(ibv_close_device(std::exchange(another.context, nullptr)), 0);
   // Handles of what is gone. Kept, as they must not be used any more.
-  static std::vector<void*> kept;
+  static std::vector<void*>& kept = *new std::vector<void*>;
   for (auto** object : {&another.pd, &cq->object, &qp->object})
     kept.push_back(std::exchange(*object, nullptr));
   kept.push_back(cq->memory.forget());
