@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # What the build takes from the system. Targets: Threads::Threads, fmt::fmt-header-only,
-# nlohmann_json::nlohmann_json, CLI11::CLI11, GTest::gtest, GTest::gtest_main.
+# nlohmann_json::nlohmann_json, CLI11::CLI11, GTest::gtest, GTest::gtest_main, verbatim::crypto.
 
 macro(verbatim_package name)
   find_package(${name} QUIET ${ARGN})
@@ -18,3 +18,18 @@ verbatim_package(CLI11)
 if(BUILD_TESTING)
   verbatim_package(GTest)
 endif()
+
+# Archives: what they define stays inside our libraries, where a program's own copy does not meet it.
+function(verbatim_archive name file header)
+  find_library(VERBATIM_${name}_ARCHIVE ${file})
+  find_path(VERBATIM_${name}_HEADERS ${header})
+  if(NOT VERBATIM_${name}_ARCHIVE OR NOT VERBATIM_${name}_HEADERS)
+    message(FATAL_ERROR "${file} or its headers are missing: run scripts/deps.sh (as root or with sudo)")
+  endif()
+  add_library(verbatim_external_${name} STATIC IMPORTED GLOBAL)
+  set_target_properties(verbatim_external_${name} PROPERTIES
+    IMPORTED_LOCATION ${VERBATIM_${name}_ARCHIVE}
+    INTERFACE_INCLUDE_DIRECTORIES ${VERBATIM_${name}_HEADERS})
+  add_library(verbatim::${name} ALIAS verbatim_external_${name})
+endfunction()
+verbatim_archive(crypto libcrypto.a openssl/aes.h)

@@ -83,25 +83,18 @@ Refusal Elements::load(uint64_t offset, void* to, uint64_t length) const {
     char* here = static_cast<char*>(to) + done;
     const uint64_t address = list_[i].address + into;
     if (!(inline_mask_ >> i & 1))
-      return keys_.load(list_[i].lkey, domain_, need_, address, here, bytes, queue_);
+      return keys_.load(list_[i].lkey, domain_, need_, address, here, bytes, errors_, queue_);
     return fault_copy(here, reinterpret_cast<const void*>(address), bytes)
                ? nullptr
                : "inline data of the work request is gone";
   });
 }
 
-uint32_t Elements::data_errors() const {
-  uint32_t sum = 0;
-  for (uint32_t i = 0; i < count_; i++)
-    if (!(inline_mask_ >> i & 1)) sum += keys_.data_errors(list_[i].lkey);
-  return sum;
-}
-
 Refusal Elements::store(uint64_t offset, const void* from, uint64_t length, bool last) const {
   return each(offset, length, [&](uint32_t i, uint64_t into, uint64_t bytes, uint64_t done) {
     const bool ends = into + bytes == list_[i].length || (last && done + bytes == length);
     return keys_.store(list_[i].lkey, domain_, need_, list_[i].address + into,
-                       static_cast<const char*>(from) + done, bytes, ends, queue_);
+                       static_cast<const char*>(from) + done, bytes, ends, errors_, queue_);
   });
 }
 

@@ -22,14 +22,16 @@ struct Window {
 class Elements {
  public:
   /// `need`: rights besides reading. Bit i of `inline_mask`: element i needs no key. `queue`: see KeyTable.
+  /// `errors` hears of those that keys' transforms record.
   Elements(const KeyTable& keys, uint32_t domain, uint32_t need, const Sge* list, uint32_t count,
-           uint32_t inline_mask = 0, uint32_t queue = 0)
+           KeyErrors* errors, uint32_t inline_mask = 0, uint32_t queue = 0)
       : keys_(keys),
         domain_(domain),
         need_(need),
         queue_(queue),
         list_(list),
         count_(count),
+        errors_(errors),
         inline_mask_(inline_mask) {}
 
   /// The pieces of the bytes [offset, offset + length), from the first byte on as far as they fit. No bytes:
@@ -39,8 +41,6 @@ class Elements {
   Refusal load(uint64_t offset, void* to, uint64_t length) const;
   /// Copies bytes into it. `last`: the message ends with them.
   Refusal store(uint64_t offset, const void* from, uint64_t length, bool last) const;
-  /// Errors that transforms of the elements' keys have recorded.
-  uint32_t data_errors() const;
 
  private:
   template <class Visit>
@@ -49,7 +49,9 @@ class Elements {
   const KeyTable& keys_;
   const uint32_t domain_, need_, queue_;
   const Sge* list_;
-  const uint32_t count_, inline_mask_;
+  const uint32_t count_;
+  KeyErrors* const errors_;
+  const uint32_t inline_mask_;
 };
 
 }  // namespace verbatim::engine

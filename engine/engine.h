@@ -49,10 +49,7 @@ struct QueuePairSpec {
   bool shared_receive = false;      ///< `receive` is an SRQ: not flushed, last-WQE event instead
   ReceiveSink* sink = nullptr;
   QueuePairEvents* events = nullptr;
-  uint32_t send_entries = 0;  ///< most send work requests outstanding at a time
-  /// An error that a transform of data records (engine/data_transform.h) takes the send queue to SQD, before
-  /// the next fenced work request.
-  bool rests_at_data_errors = false;
+  uint32_t send_entries = 0;         ///< most send work requests outstanding at a time
   uint64_t access_key = 0;           ///< of a DC target
   uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
 };
@@ -109,6 +106,8 @@ class Engine final : public wire::Receiver {
   void on_gone(wire::Channel& channel) override;
 
   // --- for QueuePair ---
+  /// The queue pair of that number, nullptr: none of this process. Inside an AccessScope.
+  QueuePair* find(uint32_t qpn);
   /// Puts the queue pair on the list that progress runs; wakes the engine thread unless a program thread
   /// polls.
   void schedule(QueuePair& qp);
@@ -139,7 +138,6 @@ class Engine final : public wire::Receiver {
     Gid group;
     QueuePair* qp;
   };
-  QueuePair* find(uint32_t qpn);
   Expected<uint32_t> take_number();
   PublishedQp& published_entry(uint32_t qpn);
   std::atomic<QueuePair*>* entry_of(uint32_t qpn);

@@ -84,8 +84,9 @@ Refusal KeyTable::translate_special(KeyView& view, Step step, wire::Piece& piece
 /// The memory domain of a key with a transform.
 class KeyTable::TransformedMemory final : public DataTransform::Memory {
  public:
-  TransformedMemory(const KeyTable& keys, const KeyView& view, const KeyLayout& layout, uint32_t depth)
-      : keys_(keys), view_(view), layout_(layout), depth_(depth) {}
+  TransformedMemory(const KeyTable& keys, const KeyView& view, const KeyLayout& layout, uint32_t depth,
+                    KeyErrors* errors)
+      : keys_(keys), view_(view), layout_(layout), depth_(depth), errors_(errors) {}
   uint64_t length() const override { return view_.length; }
   const char* read(uint64_t offset, void* to, size_t length) override {
     return move(offset, static_cast<std::byte*>(to), nullptr, length);
@@ -102,8 +103,8 @@ class KeyTable::TransformedMemory final : public DataTransform::Memory {
       if (!layout_.find(offset, part)) return kEnds;
       const uint64_t bytes = std::min(length, part.length);
       const uint32_t need = from ? static_cast<uint32_t>(kLocalWrite) : 0u;
-      if (Refusal why =
-              keys_.copy({part.key, view_.domain, need, part.address, bytes, 0}, to, from, false, depth_))
+      if (Refusal why = keys_.copy({part.key, view_.domain, need, part.address, bytes, 0, errors_}, to, from,
+                                   false, depth_))
         return why;
       if (to) to += bytes;
       if (from) from += bytes;
@@ -117,6 +118,7 @@ class KeyTable::TransformedMemory final : public DataTransform::Memory {
   const KeyView& view_;
   const KeyLayout& layout_;
   const uint32_t depth_;
+  KeyErrors* const errors_;
 };
 
 // Bytes that are not in memory as the wire has them: this key has a transform, or leads to one that has.
@@ -131,10 +133,13 @@ Refusal KeyTable::copy_special(Step& step, std::byte* to, const std::byte* from,
   if (!layout) return kEnds;
   if (layout->transform()) {
     DataTransform& transform = *layout->transform();
-    TransformedMemory memory(*this, view, *layout, depth + 1);
+    TransformedMemory memory(*this, view, *layout, depth + 1, step.errors);
     const uint64_t offset = step.address - view.start;
-    return to ? transform.to_wire(memory, offset, to, step.length)
-              : transform.to_memory(memory, offset, from, step.length, last);
+    const uint32_t before = transform.errors();
+    const Refusal why = to ? transform.to_wire(memory, offset, to, step.length)
+                           : transform.to_memory(memory, offset, from, step.length, last);
+    if (step.errors && transform.errors() != before) step.errors->on_key_error(view.key, transform);
+    return why;
   }
   const uint64_t wanted = step.length;
   Step inner = step;
@@ -166,20 +171,15 @@ Refusal KeyTable::copy(Step step, std::byte* to, const std::byte* from, bool las
 }
 
 Refusal KeyTable::load(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, void* to,
-                       uint64_t length, uint32_t queue) const {
-  return copy({key, domain, need, address, length, queue}, static_cast<std::byte*>(to), nullptr, false, 0);
+                       uint64_t length, KeyErrors* errors, uint32_t queue) const {
+  return copy({key, domain, need, address, length, queue, errors}, static_cast<std::byte*>(to), nullptr,
+              false, 0);
 }
 
 Refusal KeyTable::store(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, const void* from,
-                        uint64_t length, bool last, uint32_t queue) const {
-  return copy({key, domain, need, address, length, queue}, nullptr, static_cast<const std::byte*>(from), last,
-              0);
-}
-
-uint32_t KeyTable::data_errors(uint32_t key) const {
-  KeyView view;
-  const KeyLayout* layout = read(key, view) ? layout_of(view) : nullptr;
-  return layout && layout->transform() ? layout->transform()->errors() : 0;
+                        uint64_t length, bool last, KeyErrors* errors, uint32_t queue) const {
+  return copy({key, domain, need, address, length, queue, errors}, nullptr,
+              static_cast<const std::byte*>(from), last, 0);
 }
 
 // With the lock held. Returns layouts that may be freed, once it is released.

@@ -13,6 +13,8 @@ namespace verbatim::engine {
 struct KeyShape {
   uint32_t room = 0;          ///< entries that it has room for
   uint64_t entry_length = 0;  ///< of each entry; 0: each has its own
+  bool takes_transform = false;
+  std::shared_ptr<DataTransform> transform_at_first = nullptr;  ///< and whenever it is given none
 };
 
 /// What an indirect memory key stands for: ranges of other keys, one behind the other. Never changed once a

@@ -8,6 +8,7 @@
 #include "base/expected.h"
 #include "base/spinlock.h"
 #include "engine/access_guard.h"
+#include "engine/key_errors.h"
 #include "engine/key_layout.h"
 #include "engine/published.h"
 #include "engine/status.h"
@@ -95,14 +96,12 @@ class KeyTable {
                     wire::Piece& piece, uint32_t queue = 0) const;
 
   /// Copies bytes out of the memory of an element, whatever the key is. `need`: rights besides reading.
+  /// `errors` hears of those that a transform records.
   Refusal load(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, void* to, uint64_t length,
-               uint32_t queue = 0) const;
+               KeyErrors* errors = nullptr, uint32_t queue = 0) const;
   /// Copies bytes into it. `last`: the transfer ends with them.
   Refusal store(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, const void* from,
-                uint64_t length, bool last, uint32_t queue = 0) const;
-
-  /// Errors that the key's transform has recorded; 0: it has none.
-  uint32_t data_errors(uint32_t key) const;
+                uint64_t length, bool last, KeyErrors* errors = nullptr, uint32_t queue = 0) const;
 
   static constexpr uint32_t kFirstIndex = 16;  ///< smaller keys mean something of their own in queue entries
 
@@ -112,6 +111,7 @@ class KeyTable {
     uint32_t key, domain, need;
     uint64_t address, length;
     uint32_t queue;
+    KeyErrors* errors = nullptr;
   };
   class TransformedMemory;
   using Layouts = std::vector<std::unique_ptr<const KeyLayout>>;

@@ -2,6 +2,7 @@
 #include "engine/queue_pair.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "engine/transitions.h"
 
@@ -192,9 +193,9 @@ void QueuePair::run_ready() {
   if (now != QpState::kError && now != QpState::kSqe) requester_.run();
 }
 
-void QueuePair::note_data_error() {
-  QpState expected = QpState::kRts;
-  if (!spec_.rests_at_data_errors || !state_.compare_exchange_strong(expected, QpState::kSqd)) return;
+void QueuePair::drain_by_itself() {
+  drained_by_itself_ = true;
+  state_.store(QpState::kSqd, std::memory_order_release);
   published_.state.store(static_cast<uint8_t>(QpState::kSqd), std::memory_order_release);
 }
 
@@ -218,8 +219,8 @@ Outcome QueuePair::reset_stream(uint16_t stream) {
 }
 
 void QueuePair::note_drained() {
-  if ((attributes_.en_sqd_async_notify || spec_.rests_at_data_errors) && spec_.events)
-    spec_.events->on_event(AsyncEvent::kSqDrained);
+  const bool tells = attributes_.en_sqd_async_notify || std::exchange(drained_by_itself_, false);
+  if (tells && spec_.events) spec_.events->on_event(AsyncEvent::kSqDrained);
 }
 
 }  // namespace verbatim::engine

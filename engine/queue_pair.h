@@ -50,6 +50,10 @@ class QueuePair {
   /// Raises kTargetKeyViolation at the next one.
   void arm_key_violation() { key_violation_armed_ = true; }
 
+  /// Whether a message whose bytes a memory key finds wrong stops the send queue, in SQD, before the next
+  /// one.
+  void drain_on_key_errors(bool on) { drains_on_key_errors_.store(on, std::memory_order_relaxed); }
+
   // --- for the requester, responder and engine ---
   Requester& requester() { return requester_; }
   Responder& responder() { return responder_; }
@@ -76,8 +80,9 @@ class QueuePair {
   void run_ready();
   /// SQD was asked for and the send queue has come to rest.
   void note_drained();
-  /// A transform has recorded an error in data of the send queue. With the requester's lock held.
-  void note_data_error();
+  /// Goes to SQD without having been asked; the event comes in any case. Called with the requester's lock.
+  void drain_by_itself();
+  bool drains_on_key_errors() const { return drains_on_key_errors_.load(std::memory_order_relaxed); }
 
   std::atomic<bool> scheduled{false};
   bool waits_for_room = false;  ///< guarded by the engine's list lock
@@ -95,6 +100,8 @@ class QueuePair {
   std::atomic<QpState> state_{QpState::kReset};
   QpAttributes attributes_;
   std::mutex modify_lock_;
+  std::atomic<bool> drains_on_key_errors_{false};
+  bool drained_by_itself_ = false;  ///< and has not told yet; guarded by the requester's lock
   Requester requester_;
   Responder responder_;
   const std::unique_ptr<DcTarget> target_;

@@ -88,7 +88,7 @@ void Requester::reset() {
   failed_streams_.clear();
   index_ = sent_bytes_ = sent_until_ = 0;
   window_head_ = window_count_ = reads_ = 0;
-  in_message_ = false;
+  in_message_ = key_failed_ = false;
   rnr_until_ns_ = retry_at_ns_ = paced_until_ns_ = 0;
   rnr_tries_ = lost_tries_ = 0;
   connect(0);
@@ -116,18 +116,29 @@ void Requester::run_locked() {
 
 // After a reply: a queue that had run empty stays so until the next doorbell.
 void Requester::go_on() {
-  if (stalled_)
+  if (stalled_ || key_failed_)
     run_locked();
   else
     note_rest();
 }
 
+void Requester::on_key_error(uint32_t key, DataTransform& transform) {
+  key_failed_ = true;
+  qp_.spec().send->on_key_error(key, transform);
+}
+
+// Before what follows the message whose bytes did not verify.
+bool Requester::must_drain() {
+  key_failed_ = false;
+  if (!qp_.drains_on_key_errors() || qp_.state() != QpState::kRts) return false;
+  qp_.drain_by_itself();
+  was_busy_ = true;  // so that coming to rest is noted even if it has come already
+  return true;
+}
+
 void Requester::note_rest() {
   const bool busy = !idle();
-  if ((was_busy_ || data_error_) && !busy && qp_.state() == QpState::kSqd) {
-    data_error_ = false;
-    qp_.note_drained();
-  }
+  if (was_busy_ && !busy && qp_.state() == QpState::kSqd) qp_.note_drained();
   was_busy_ = busy;
 }
 
@@ -135,6 +146,7 @@ Requester::Step Requester::advance() {
   const QpState state = qp_.state();
   // What has begun is finished before the queue rests.
   if (state != QpState::kRts && !(state == QpState::kSqd && (in_message_ || repeating()))) return Step::kStop;
+  if (key_failed_ && !in_message_ && must_drain()) return Step::kStop;
   if (rnr_until_ns_ != 0 || retry_at_ns_ != 0) return Step::kStop;
   if (window_count_ > window_mask_ && !in_message_) return Step::kStop;
 

@@ -39,7 +39,7 @@ class QueuePair;
 struct PublishedQp;
 struct Window;
 
-class Requester {
+class Requester final : private KeyErrors {
  public:
   Requester(Engine& engine, QueuePair& qp);
 
@@ -138,8 +138,6 @@ class Requester {
   Status diagnose_read(Message& message);
   Elements memory_of(const Message& message) const;
   bool read_within_process(const Message& message);
-  void look_for_data_errors(const Elements& memory, uint32_t before);
-  const PublishedQp* peer_entry() const;
   bool place_response(const Message& message, uint64_t offset, uint64_t length, wire::Payload& payload);
 
   // DC initiators, with the lock held.
@@ -149,6 +147,10 @@ class Requester {
   uint16_t stream_of(uint32_t index);
   void go_on_after_failure();
   void disconnect();
+
+  // Errors of memory keys, with the lock held.
+  void on_key_error(uint32_t key, DataTransform& transform) override;
+  bool must_drain();
 
   // Time.
   void wait_for_ready(uint8_t code, uint32_t psn);
@@ -184,9 +186,10 @@ class Requester {
   Opcode begun_opcode_{};    ///< of that message, whose queue entry a program might change meanwhile
   uint32_t begun_bytes_ = 0;
   bool peer_verified_ = false;
-  bool stalled_ = false;     ///< the last run ended with entries left to send: a reply may let it go on
-  bool data_error_ = false;  ///< one that rests the queue has been found, and not been reported yet
-  bool was_busy_ = false;    ///< not idle at the last look: SQD reports the change
+  bool stalled_ = false;           ///< the last run ended with entries left to send: a reply may let it go on
+  bool was_busy_ = false;          ///< not idle at the last look: SQD reports the change
+  bool key_failed_ = false;        ///< the transform of some key has recorded an error
+  KeyErrors& key_errors_ = *this;  ///< for const members
   uint32_t peer_generation_ = 0;
   uint32_t first_psn_ = 0;
   uint64_t budget_bytes_ = 0;

@@ -39,12 +39,6 @@ void Requester::lose_channel() {
   acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
 }
 
-// What the peer shows of its queue pair, nullptr: its memory is out of reach.
-const PublishedQp* Requester::peer_entry() const {
-  const std::byte* memory = channel_->published();
-  return memory ? find_published(*reinterpret_cast<const Published*>(memory), peer_.qpn) : nullptr;
-}
-
 // Whether it would take a request of this end for one of its peer.
 bool Requester::is_connected_here(const PublishedQp& peer) {
   if (peer.qpn.load(kRelaxed) != peer_.qpn || peer.path_mtu.load(kRelaxed) != qp_.attributes().path_mtu)

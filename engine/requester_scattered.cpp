@@ -18,7 +18,7 @@ constexpr uint32_t kPacketMax = 4096;
 Elements Requester::memory_of(const Message& message) const {
   const SendWork& work = message.work;
   const uint32_t need = awaits_response(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
-  return {engine_.keys(), qp_.spec().domain, need, work.sges, work.sge_count, work.inline_mask};
+  return {engine_.keys(), qp_.spec().domain, need, work.sges, work.sge_count, &key_errors_, work.inline_mask};
 }
 
 Requester::Step Requester::send_scattered(Message& message) {
@@ -39,9 +39,7 @@ Requester::Step Requester::send_scattered(Message& message) {
     return submit(message, chunk, window.pieces, window.count, reliable_);
   }
   std::byte buffer[kStageBytes];
-  const uint32_t errors = memory.data_errors();
   if (const char* why = memory.load(sent_bytes_, buffer, staged)) return fail(why);
-  look_for_data_errors(memory, errors);
   const wire::Piece piece{buffer, staged};
   return submit(message, staged, &piece, 1, false);
 }
@@ -80,7 +78,6 @@ bool Requester::place_response(const Message& message, uint64_t offset, uint64_t
     return payload.copy_to(0, pieces, count) == wire::CopyResult::kDone;
   }
   const Elements memory = memory_of(message);
-  const uint32_t errors = memory.data_errors();
   Window window;
   std::byte buffer[kStageBytes];
   for (uint64_t done = 0; done < length; done += window.bytes) {
@@ -96,36 +93,27 @@ bool Requester::place_response(const Message& message, uint64_t offset, uint64_t
         memory.store(offset + done, buffer, window.bytes, last))
       return false;
   }
-  look_for_data_errors(memory, errors);
   return true;
 }
 
 // The responder in this process has allowed a read that was not a matter of one piece: both ends' keys are at
 // hand.
 bool Requester::read_within_process(const Message& message) {
-  const PublishedQp* peer = peer_entry();
+  QueuePair* peer = engine_.find(peer_.qpn);
   if (!peer) return false;
   const KeyTable& keys = engine_.keys();
   const Elements memory = memory_of(message);
-  const uint32_t errors = memory.data_errors();
   std::byte buffer[kStageBytes];
   for (uint64_t done = 0; done < message.length;) {
     const uint64_t bytes = std::min<uint64_t>(message.length - done, kStageBytes);
     const bool last = done + bytes == message.length;
-    if (keys.load(message.work.rkey, peer->domain.load(std::memory_order_relaxed), kRemoteRead,
-                  message.work.remote_address + done, buffer, bytes, peer_.qpn) ||
+    if (keys.load(message.work.rkey, peer->spec().domain, kRemoteRead, message.work.remote_address + done,
+                  buffer, bytes, peer->spec().sink, peer_.qpn) ||
         memory.store(done, buffer, bytes, last))
       return false;
     done += bytes;
   }
-  look_for_data_errors(memory, errors);
   return true;
-}
-
-void Requester::look_for_data_errors(const Elements& memory, uint32_t before) {
-  if (memory.data_errors() == before) return;
-  data_error_ = qp_.spec().rests_at_data_errors;
-  qp_.note_data_error();
 }
 
 }  // namespace verbatim::engine

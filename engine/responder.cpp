@@ -232,7 +232,7 @@ Responder::Verdict Responder::take_work(bool for_write) {
 }
 
 Elements Responder::receive_memory() const {
-  return {engine_.keys(), qp_.spec().domain, kLocalWrite, work_->sges, work_->sge_count};
+  return {engine_.keys(), qp_.spec().domain, kLocalWrite, work_->sges, work_->sge_count, qp_.spec().sink};
 }
 
 Responder::Verdict Responder::copy_refused(CopyResult result) {
@@ -284,7 +284,8 @@ Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload&
       result = payload.copy_to(0, &piece, 1);
     } else {
       const Sge whole{message_.address, message_.total, message_.rkey};
-      const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteWrite, &whole, 1, 0, qp_.number());
+      const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteWrite, &whole, 1, qp_.spec().sink, 0,
+                            qp_.number());
       if (const char* why = place(memory, message_.placed, segment, payload, result))
         return refuse(wire::kNakRemoteAccess, why);
     }

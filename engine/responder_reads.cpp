@@ -127,7 +127,8 @@ const char* Responder::gather(const Response& response, uint32_t& chunk, Window&
     return nullptr;
   }
   const Sge whole{response.address, response.length, response.rkey};
-  const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteRead, &whole, 1, 0, qp_.number());
+  const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteRead, &whole, 1, qp_.spec().sink, 0,
+                        qp_.number());
   if (const char* why = memory.window(response.sent, chunk, window)) return why;
   if (window.bytes == chunk) return nullptr;
   chunk = std::min(chunk, kStageBytes);

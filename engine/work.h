@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/gid.h"
+#include "engine/key_errors.h"
 #include "engine/status.h"
 
 namespace verbatim::engine {
@@ -114,10 +115,11 @@ struct ReceiveCompletion {
 };
 
 /// The send queue of one queue pair, as the device model keeps it. Called with the requester's lock held.
-class SendQueue {
+class SendQueue : public KeyErrors {
  public:
   enum class Fetch : uint8_t { kNone, kWork, kBad };
   virtual ~SendQueue() = default;
+  void on_key_error(uint32_t /*key*/, DataTransform& /*transform*/) override {}
   /// Decodes the entry at `index` (a running counter that the model defines, 0 after reset) without consuming
   /// it; `next` receives the index after it. kNone: nothing rung there yet. kBad: `reason` says what is wrong
   /// with it; `next` is still advanced, by one basic block at least. Must not trust the queue memory.
@@ -146,9 +148,10 @@ class ReceiveQueue {
 };
 
 /// Where a queue pair's received messages complete. Called with the responder's lock held.
-class ReceiveSink {
+class ReceiveSink : public KeyErrors {
  public:
   virtual ~ReceiveSink() = default;
+  void on_key_error(uint32_t /*key*/, DataTransform& /*transform*/) override {}
   virtual void complete(const ReceiveCompletion& completion) = 0;
 };
 

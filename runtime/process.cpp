@@ -174,20 +174,22 @@ void after_fork_child() {
   now.lock.unlock();
 }
 
-connectx::Identity identity_of(const DeviceEntry& device) {
+connectx::Identity identity_of(const DeviceEntry& device, const connectx::CryptoOptions& crypto) {
   connectx::Identity identity;
   identity.name = device.name;
   identity.node_guid = device.guid;
   if (device.data_direct) identity.data_direct_path = agent::data_direct_path(device.index);
   if (device.lag) identity.lag_ports = 2;
+  identity.crypto = crypto;
   return identity;
 }
 
 class OpenConnectx final : public OpenDevice {
  public:
-  OpenConnectx(Process& process, const DeviceEntry& device, hw::EventSink& sink)
+  OpenConnectx(Process& process, const DeviceEntry& device, const connectx::CryptoOptions& crypto,
+               hw::EventSink& sink)
       : process_(process),
-        hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink, identity_of(device))) {
+        hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink, identity_of(device, crypto))) {
     process_.add(*hca_);
     process_.engine().published().header.objects[0].fetch_add(1);
   }
@@ -235,16 +237,21 @@ Expected<std::vector<DeviceEntry>> list_devices() {
 Expected<std::unique_ptr<OpenDevice>> open_device(const DeviceEntry& device, hw::EventSink& sink) {
   static const int registered = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
   (void)registered;
+  const auto cannot = [&device](const Error& error) {
+    return Error{error.code, device.name + " cannot be opened: " + error.reason};
+  };
+  const char* wanted = std::getenv("VERBATIM_CRYPTO");
+  Expected<connectx::CryptoOptions> crypto = connectx::parse_crypto_options(wanted ? wanted : "");
+  if (!crypto) return cannot(crypto.error());
   Present& now = present();
   std::lock_guard<std::mutex> hold(now.lock);
   if (!now.process) {
     Expected<std::unique_ptr<Process>> started = Process::start();
-    if (!started)
-      return Error{started.error().code, device.name + " cannot be opened: " + started.error().reason};
+    if (!started) return cannot(started.error());
     now.process = started->release();
   }
   now.users++;
-  return std::unique_ptr<OpenDevice>(new OpenConnectx(*now.process, device, sink));
+  return std::unique_ptr<OpenDevice>(new OpenConnectx(*now.process, device, *crypto, sink));
 }
 
 }  // namespace verbatim::runtime

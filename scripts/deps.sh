@@ -6,7 +6,7 @@
 set -u
 
 needed=(g++ cmake ninja-build pkg-config python3 binutils git
-        libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev
+        libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev libssl-dev
         perftest ibverbs-utils rdmacm-utils ucx-utils "$@")
 # Their absence costs time or one check, not the build.
 helpful=(ccache)

@@ -4,12 +4,14 @@
 #include <cerrno>
 #include <string>
 
+#include "device/connectx/bsf.h"
 #include "device/connectx/connectx_hca.h"
 #include "device/connectx/prm/sizes.h"
 
 namespace verbatim::connectx {
 
-CommandDevice::CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers) : hca_(hca), numbers_(numbers) {}
+CommandDevice::CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers, ProtectionDevice& protection)
+    : hca_(hca), numbers_(numbers), protection_(protection) {}
 
 void CommandDevice::destroy_leftovers() {
   const std::lock_guard hold(numbers_.lock);
@@ -63,7 +65,9 @@ Expected<uint32_t> CommandDevice::create_mkey(uint16_t uid, const prm::MkeySpec&
   const Expected<hw::Mr*> region =
       wanted.access & engine::kIndirect
           ? hca_.create_list_key(
-                spec, {wanted.room, wanted.log_entry_size ? uint64_t{1} << wanted.log_entry_size : 0},
+                spec,
+                {wanted.room, wanted.log_entry_size ? uint64_t{1} << wanted.log_entry_size : 0,
+                 wanted.protectable, wanted.encrypts ? unconfigured_crypto() : nullptr},
                 wanted.list, wanted.variant)
           : make_umem_key(spec, wanted, umem);
   if (!region) return region.error();

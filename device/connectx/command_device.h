@@ -7,6 +7,7 @@
 #include "device/connectx/counter_sets.h"
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/prm/command_unit.h"
+#include "device/connectx/protection_device.h"
 
 namespace verbatim::connectx {
 
@@ -16,8 +17,8 @@ class ConnectxHca;
 /// host side made may be asked and changed by every user context, and are destroyed by the host side only.
 class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects {
  public:
-  /// Both must outlive it. All calls are made with `numbers.lock` held.
-  CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers);
+  /// All three must outlive it. All calls are made with `numbers.lock` held.
+  CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers, ProtectionDevice& protection);
   /// Takes down what commands made, once the device has ended its queue pairs and keys.
   void destroy_leftovers();
   /// A queue pair is about to be destroyed.
@@ -28,6 +29,7 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
   hw::GidEntry gid(uint32_t index) override;
   Expected<uint16_t> pkey(uint32_t index) override;
   prm::SpecialKeys special_keys() override;
+  prm::ProtectionUnit& protection() override { return protection_; }
 
   Expected<uint32_t> alloc_pd(uint16_t uid) override;
   Outcome dealloc_pd(uint16_t uid, uint32_t pd) override;
@@ -110,6 +112,7 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
 
   ConnectxHca& hca_;
   ObjectNumbers& numbers_;
+  ProtectionDevice& protection_;
   CommandQueues queues_{hca_, numbers_};
   std::unordered_map<uint32_t, Mkey> mkeys_;  ///< by index
   std::unordered_map<uint32_t, uint16_t> scheduling_makers_;

@@ -201,6 +201,33 @@ void CompletionRing::write_receive(const Received& received, uint64_t time) {
   publish(cqe->opcode_owner, received.cqe_opcode, received.solicited);
 }
 
+void CompletionRing::push_signature_error(uint32_t key, const engine::SignatureFault& fault) {
+  std::lock_guard<SpinLock> hold(lock_);
+  tell_session();
+  auto* cqe = claim<SignatureErrorCqe>();
+  if (!cqe) return;
+  cqe->expected_high = static_cast<uint32_t>(fault.computed >> 32);
+  cqe->expected_low = static_cast<uint32_t>(fault.computed);
+  cqe->actual_high = static_cast<uint32_t>(fault.found >> 32);
+  cqe->actual_low = static_cast<uint32_t>(fault.found);
+  switch (fault.part) {
+    case engine::SignaturePart::kGuard:
+      cqe->syndrome = kBadGuard;
+      break;
+    case engine::SignaturePart::kAppTag:
+      cqe->syndrome = kBadAppTag;
+      break;
+    case engine::SignaturePart::kRefTag:
+      cqe->syndrome = kBadRefTag;
+      break;
+  }
+  cqe->kind = kBlockSignature;
+  cqe->domain = fault.side == engine::SignatureSide::kWire ? kWireDomain : kMemoryDomain;
+  cqe->key = key;
+  cqe->offset = fault.offset;
+  publish(cqe->opcode_owner, kCqeSignatureError, false);
+}
+
 void CompletionRing::push_error(uint8_t cqe_opcode, engine::Status status, uint8_t detail,
                                 uint32_t opcode_qpn, uint32_t user_index, uint16_t counter) {
   std::lock_guard<SpinLock> hold(lock_);

@@ -9,6 +9,7 @@
 #include "device/connectx/formats.h"
 #include "device/hw/hca.h"
 #include "engine/gathering.h"
+#include "engine/protection/signature.h"
 #include "engine/work.h"
 
 namespace verbatim::connectx {
@@ -31,6 +32,8 @@ class CompletionRing final : public engine::Held {
   };
   void push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter, uint32_t bytes);
   void push_receive(const Received& received);
+  /// `key` as programs name it.
+  void push_signature_error(uint32_t key, const engine::SignatureFault& fault);
   void push_error(uint8_t cqe_opcode, engine::Status status, uint8_t detail, uint32_t opcode_qpn,
                   uint32_t user_index, uint16_t counter);
 

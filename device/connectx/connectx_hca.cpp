@@ -34,7 +34,10 @@ Expected<Face*> face_of(const Expected<Object*>& made) {
 }  // namespace
 
 ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity)
-    : engine_(engine), sink_(sink), limits_(connectx7_limits(identity.node_guid)) {
+    : engine_(engine),
+      sink_(sink),
+      limits_(connectx7_limits(identity.node_guid)),
+      protection_(numbers_, identity.crypto) {
   limits_.data_direct_path = identity.data_direct_path;
   limits_.lag_ports = identity.lag_ports;
   install_fault_guard();
@@ -222,7 +225,7 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   qp->queue_pair = *made;
   qp->number = (*made)->number();
   qp->send.set_qpn(qp->number);
-  qp->send.set_keys(engine_.keys(), spec.pd->number);
+  qp->send.set_keys(engine_.keys(), protection_, spec.pd->number);
   if (srq) srq->users++;
   static_cast<PdObject*>(spec.pd)->users++;
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
@@ -315,6 +318,10 @@ Expected<uint32_t> ConnectxHca::resting_send_position(hw::Qp* face) {
 
 Outcome ConnectxHca::reset_stream(hw::Qp* face, uint16_t stream) {
   return static_cast<QpObject*>(face)->queue_pair->reset_stream(stream);
+}
+
+void ConnectxHca::drain_on_signature_errors(hw::Qp* face) {
+  static_cast<QpObject*>(face)->queue_pair->drain_on_key_errors(true);
 }
 
 Outcome ConnectxHca::attach_multicast(hw::Qp* face, const Gid& group) {

@@ -14,6 +14,7 @@
 #include "device/connectx/event_router.h"
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/objects.h"
+#include "device/connectx/protection_device.h"
 #include "device/connectx/scheduling.h"
 #include "device/connectx/uar_table.h"
 
@@ -25,6 +26,7 @@ struct Identity {
   uint64_t node_guid = 0;          ///< host order
   std::string data_direct_path{};  ///< as hw::Limits
   uint32_t lag_ports = 0;
+  CryptoOptions crypto{};
 };
 
 /// A soft ConnectX-7: decodes work queue entries of the real formats and runs them on the engine.
@@ -72,6 +74,7 @@ class ConnectxHca final : public hw::Hca {
   Outcome modify_qp(hw::Qp*, const hw::QpAttributes&, uint32_t mask) override;
   hw::QpAttributes query_qp(hw::Qp*) override;
   Expected<uint32_t> resting_send_position(hw::Qp*) override;
+  void drain_on_signature_errors(hw::Qp*) override;
 
   Expected<uint32_t> create_scheduling_element(const hw::SchedulingSpec& spec) override {
     return scheduling_.create(spec);
@@ -153,7 +156,8 @@ class ConnectxHca final : public hw::Hca {
   /// Where objects of commands are shown to other processes; guarded by numbers_.lock.
   std::map<std::pair<std::string, uint32_t>, uint32_t> shown_;
   ObjectNumbers numbers_;  ///< its lock is taken before all others
-  CommandDevice commands_{*this, numbers_};
+  ProtectionDevice protection_;
+  CommandDevice commands_{*this, numbers_, protection_};
 };
 
 }  // namespace verbatim::connectx

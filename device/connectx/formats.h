@@ -56,6 +56,7 @@ enum WqeOpcode : uint8_t {
   kOpRead = 0x10,
   kOpCompareSwap = 0x11,
   kOpFetchAdd = 0x12,
+  kOpSetPsv = 0x20,
   kOpUmr = 0x25,
   kOpMmo = 0x2f,
 };
@@ -164,6 +165,7 @@ inline constexpr uint8_t kUmrKeyFree = 1 << 6;
 inline constexpr uint8_t kUmrKeyAtomic = 1 << 6, kUmrKeyRemoteWrite = 1 << 5, kUmrKeyRemoteRead = 1 << 4,
                          kUmrKeyLocalWrite = 1 << 3, kUmrKeyLocalRead = 1 << 2;
 inline constexpr uint32_t kUmrKeyBsf = 1u << 30, kUmrKeyRemoteInvalidate = 1u << 24;
+inline constexpr uint32_t kUmrKeyErrorCountShift = 26;  ///< of signature errors, modulo 2
 inline constexpr uint32_t kUmrAnyQp = 0xffffff;
 /// An entry of an indirect key's list (KLM). Where all entries have one size (KSM), the byte count means
 /// nothing.
@@ -220,6 +222,7 @@ enum CqeOpcode : uint8_t {
   kCqeSendImmediate = 3,
   kCqeSendInvalidate = 4,
   kCqeResize = 5,  ///< the queue goes on in another ring
+  kCqeSignatureError = 12,
   kCqeRequestError = 13,
   kCqeReceiveError = 14,
   kCqeInvalid = 15,
@@ -282,6 +285,27 @@ struct ErrorCqe {
   uint8_t signature;
   uint8_t opcode_owner;
 };
+/// A memory key has found a signature wrong. It belongs to no work request.
+struct SignatureErrorCqe {
+  uint8_t reserved0[16];
+  Be32 expected_high;  ///< what the device made: T10-DIF guard and application tag, or CRC
+  Be32 actual_high;    ///< what it found
+  Be32 expected_low;   ///< T10-DIF reference tag, or low half of a CRC-64
+  Be32 actual_low;
+  Be16 syndrome;
+  uint8_t kind;
+  uint8_t domain;
+  Be32 key;
+  Be64 offset;  ///< of the last byte of the block and its signature
+  uint8_t reserved1[14];
+  uint8_t signature;
+  uint8_t opcode_owner;
+};
+inline constexpr uint16_t kBadRefTag = 1 << 11, kBadAppTag = 1 << 12, kBadGuard = 1 << 13;
+inline constexpr uint8_t kBlockSignature = 0;
+inline constexpr uint8_t kWireDomain = 0, kMemoryDomain = 1;
+static_assert(sizeof(SignatureErrorCqe) == 64 && offsetof(SignatureErrorCqe, syndrome) == 32 &&
+              offsetof(SignatureErrorCqe, offset) == 40);
 static_assert(sizeof(Cqe) == 64 && offsetof(Cqe, flags_rqpn) == 24 && offsetof(Cqe, byte_count) == 44 &&
               offsetof(Cqe, timestamp) == 48 && offsetof(Cqe, opcode_owner) == 63);
 static_assert(sizeof(ErrorCqe) == 64 && offsetof(ErrorCqe, vendor_syndrome) == 54 &&

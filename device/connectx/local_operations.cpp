@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "base/fault_copy.h"
+#include "device/connectx/bsf.h"
+#include "device/connectx/protection_device.h"
 
 namespace verbatim::connectx {
 
@@ -52,13 +54,11 @@ const char* read_change(const UmrControlSegment& control, const UmrKeySegment& k
                         KeyChange& change) {
   constexpr uint64_t kIgnored = kUmrMaskLocalRead | kUmrMaskRelaxedWrite | kUmrMaskRelaxedRead;
   constexpr uint64_t kKnown = kUmrMaskLength | kUmrMaskStart | kUmrMaskPd | kUmrMaskRemoteInvalidate |
-                              kUmrMaskBsf | kUmrMaskVariant | kUmrMaskQpn | kUmrMaskLocalWrite |
-                              kUmrMaskRemoteRead | kUmrMaskRemoteWrite | kUmrMaskAtomic | kUmrMaskFree |
-                              kIgnored;
+                              kUmrMaskBsf | kUmrMaskSignatureErrors | kUmrMaskVariant | kUmrMaskQpn |
+                              kUmrMaskLocalWrite | kUmrMaskRemoteRead | kUmrMaskRemoteWrite | kUmrMaskAtomic |
+                              kUmrMaskFree | kIgnored;
   const uint64_t mask = control.key_mask;
   if (mask & ~kKnown) return "the memory key update changes what this device lets nobody change";
-  if ((mask & kUmrMaskBsf) && (key.flags_pd & kUmrKeyBsf))
-    return "the memory key update asks for signatures or encryption, which are not offered";
   if ((mask & kUmrMaskPd) && (key.flags_pd & 0xffffff) != domain)
     return "a memory key update moves no key to another protection domain";
   const uint32_t check = control.flags >> kUmrCheckShift & 3;
@@ -93,6 +93,9 @@ SendQueue::Performed LocalOperations::perform(std::span<const std::byte> entry, 
   if ((control.index_opcode & 0xff) == kOpUmr) {
     status = Status::kMemoryWindowBind;
     reason = update_key(entry, outstanding, later);
+  } else if ((control.index_opcode & 0xff) == kOpSetPsv) {
+    status = Status::kLocalQpOperation;
+    reason = set_psv(entry);
   } else {
     reason = copy(entry, status);
   }
@@ -116,14 +119,52 @@ const char* LocalOperations::update_key(std::span<const std::byte> entry, bool o
   later = outstanding && there && (view.access & engine::kUpdatable) && !(view.access & engine::kFreeKey);
   if (later) return nullptr;
 
-  if (control.klm_octowords != 0) {
-    const KeyLayout* old = there ? engine::KeyTable::layout_of(view) : nullptr;
+  const KeyLayout* old = there ? engine::KeyTable::layout_of(view) : nullptr;
+  std::shared_ptr<engine::DataTransform> transform = old ? old->transform() : nullptr;
+  const bool protects = (control.key_mask & kUmrMaskBsf) != 0;
+  if (control.klm_octowords != 0 || protects) {
     if (!old) return "the key to change does not stand for a list of ranges";
     KeyList list{old->entries(), old->rounds()};
-    if (const char* why = read_list(segments.rest(), control, old->shape(), list)) return why;
-    change.layout = std::make_unique<const KeyLayout>(old->shape(), std::move(list.entries), list.rounds);
+    if (control.klm_octowords != 0)
+      if (const char* why = read_list(segments.rest(), control, old->shape(), list)) return why;
+    if (protects)
+      if (const char* why = change_protection(control, key, segments.rest(), old->shape(), transform))
+        return why;
+    change.layout =
+        std::make_unique<const KeyLayout>(old->shape(), std::move(list.entries), list.rounds, transform);
   }
-  return keys_.update(head.immediate, domain_, change);
+  if (const char* why = keys_.update(head.immediate, domain_, change)) return why;
+  if ((control.key_mask & kUmrMaskSignatureErrors) && transform) expect_signature_error(*transform);
+  return nullptr;
+}
+
+// The byte stream formats follow the list in the entry.
+const char* LocalOperations::change_protection(const UmrControlSegment& control, const UmrKeySegment& key,
+                                               std::span<const std::byte> rest, const engine::KeyShape& shape,
+                                               std::shared_ptr<engine::DataTransform>& transform) const {
+  if (!(key.flags_pd & kUmrKeyBsf)) {
+    transform = shape.transform_at_first;
+    return nullptr;
+  }
+  if (!shape.takes_transform) return "the key to change was not made for signatures or encryption";
+  const size_t bytes = control.flags & kUmrOffset ? 0 : size_t{control.translation_offset} * kSegmentUnit;
+  if (bytes == 0) return nullptr;
+  if (!(control.flags & kUmrInline))
+    return "signatures and encryption are said in the queue entry itself only";
+  const size_t list_bytes = size_t{control.klm_octowords} * kSegmentUnit;
+  if (rest.size() < list_bytes || rest.size() - list_bytes < bytes) return kTooShort;
+  return decode_bsf(rest.subspan(list_bytes, bytes), protection_, domain_, transform);
+}
+
+// Blocks start from what their key's byte stream format says, so that only the number matters.
+const char* LocalOperations::set_psv(std::span<const std::byte> entry) const {
+  Segments segments(entry);
+  ControlSegment head;
+  SetPsvSegment segment;
+  if (!segments.take(head) || !segments.take(segment)) return kTooShort;
+  return protection_.has_psv(segment.psv & 0xffffff, domain_)
+             ? nullptr
+             : "the protection domain has no signature value (PSV) of that number";
 }
 
 // In the entry itself or in memory; `list` is what the key has so far.

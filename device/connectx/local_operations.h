@@ -11,12 +11,15 @@
 
 namespace verbatim::connectx {
 
+class ProtectionDevice;
+
 /// What send queue entries ask of the device itself: changes of memory keys (UMR) and copies (MMO). An entry
 /// may hold anything.
 class LocalOperations {
  public:
   /// `domain`: of the queue pair.
-  LocalOperations(engine::KeyTable& keys, uint32_t domain) : keys_(keys), domain_(domain) {}
+  LocalOperations(engine::KeyTable& keys, const ProtectionDevice& protection, uint32_t domain)
+      : keys_(keys), protection_(protection), domain_(domain) {}
 
   /// As engine::SendQueue::perform, for the bytes of an entry.
   engine::SendQueue::Performed perform(std::span<const std::byte> entry, bool outstanding,
@@ -28,7 +31,13 @@ class LocalOperations {
                         const engine::KeyShape& shape, KeyList& list);
   const char* copy(std::span<const std::byte> entry, engine::Status& status);
 
+  const char* change_protection(const UmrControlSegment& control, const UmrKeySegment& key,
+                                std::span<const std::byte> bsf, const engine::KeyShape& shape,
+                                std::shared_ptr<engine::DataTransform>& transform) const;
+  const char* set_psv(std::span<const std::byte> entry) const;
+
   engine::KeyTable& keys_;
+  const ProtectionDevice& protection_;
   const uint32_t domain_;
 };
 

@@ -115,7 +115,9 @@ Expected<hw::Mr*> ConnectxHca::create_list_key(const hw::MrSpec& spec, const eng
   if (const char* why = decode_list(std::as_bytes(octowords), shape, list)) return Error{EINVAL, why};
   const Expected<uint32_t> key = engine_.keys().create_indirect(
       key_spec(spec, 0),
-      std::make_unique<const engine::KeyLayout>(shape, std::move(list.entries), list.rounds), variant);
+      std::make_unique<const engine::KeyLayout>(shape, std::move(list.entries), list.rounds,
+                                                shape.transform_at_first),
+      variant);
   if (!key) return key.error();
   return note_mr(spec, *key);
 }

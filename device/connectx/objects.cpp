@@ -3,6 +3,8 @@
 
 #include <cerrno>
 
+#include "device/connectx/bsf.h"
+
 namespace verbatim::connectx {
 
 namespace {
@@ -67,6 +69,10 @@ void QpObject::complete(const engine::ReceiveCompletion& done) {
   cqe.qpn = number;
   cqe.counter = static_cast<uint16_t>(done.index);
   receive_cq->ring.push_receive(cqe);
+}
+
+void QpObject::on_key_error(uint32_t key, engine::DataTransform& transform) {
+  if (const auto fault = take_fault(transform)) receive_cq->ring.push_signature_error(key, *fault);
 }
 
 }  // namespace verbatim::connectx

@@ -102,6 +102,7 @@ struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, eng
   QpObject(const hw::QpSpec& spec, hw::EventSink& sink);
 
   void complete(const engine::ReceiveCompletion& completion) override;
+  void on_key_error(uint32_t key, engine::DataTransform& transform) override;
   /// Programs of verbs know nothing of events that only commands arm.
   void on_event(hw::AsyncEvent event) override {
     if (maker != 0 || event < hw::AsyncEvent::kTargetDrained) sink.on_async(event, owner);

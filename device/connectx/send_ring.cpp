@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/connectx/bsf.h"
 #include "device/connectx/completion_ring.h"
 #include "device/connectx/queue_access.h"
 
@@ -133,6 +134,9 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     case kOpUmr:
       work.opcode = Opcode::kKeyUpdate;
       return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
+    case kOpSetPsv:
+      work.opcode = Opcode::kKeyUpdate;
+      return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
     case kOpMmo:
       work.opcode = Opcode::kMemoryCopy;
       return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
@@ -250,6 +254,10 @@ void SendRing::complete(const engine::SendCompletion& done) {
                             static_cast<uint16_t>(done.index));
   else if (done.signaled)
     completions_.push_request(opcode_qpn, user_index_, static_cast<uint16_t>(done.index), done.bytes);
+}
+
+void SendRing::on_key_error(uint32_t key, engine::DataTransform& transform) {
+  if (const auto fault = take_fault(transform)) completions_.push_signature_error(key, *fault);
 }
 
 }  // namespace verbatim::connectx

@@ -30,7 +30,9 @@ class SendRing final : public engine::SendQueue {
 
   void set_qpn(uint32_t qpn) { qpn_ = qpn; }
   /// Whose keys its entries may change and copy with; without, they may not.
-  void set_keys(engine::KeyTable& keys, uint32_t domain) { local_.emplace(keys, domain); }
+  void set_keys(engine::KeyTable& keys, const ProtectionDevice& protection, uint32_t domain) {
+    local_.emplace(keys, protection, domain);
+  }
   void reset() { broken_ = false, seen_.store(kNothingSeen, std::memory_order_relaxed); }
   /// Whether the doorbell record says something new since the last call, or the first one after a reset.
   bool moved();
@@ -38,6 +40,7 @@ class SendRing final : public engine::SendQueue {
   Fetch fetch(uint32_t index, engine::SendWork& work, uint32_t& next, const char*& reason) override;
   Performed perform(uint32_t index, bool outstanding, engine::Status& status, const char*& reason) override;
   void complete(const engine::SendCompletion& completion) override;
+  void on_key_error(uint32_t key, engine::DataTransform& transform) override;
 
  private:
   template <class T>

@@ -288,6 +288,8 @@ public:
     /// Where the send queue of a queue pair in SQD goes on: the running index of the entry, as the device
     /// counts. EINVAL: it is in another state.
     virtual Expected<uint32_t> resting_send_position(Qp*) = 0;
+    /// A signature error that a send queue meets sends it to SQD before the next entry, with an event.
+    virtual void drain_on_signature_errors(Qp*) = 0;
 
     /// Its number.
     virtual Expected<uint32_t> create_scheduling_element(const SchedulingSpec&) = 0;

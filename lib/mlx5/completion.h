@@ -21,6 +21,9 @@ ibv_wc_status status_of(uint8_t syndrome);
 /// skip it.
 uint64_t take(CompletionQueue& cq, const connectx::Cqe& cqe, QueuePair*& qp);
 
+/// Keeps an error of a memory key's signatures for mlx5dv_mkey_check.
+void note_signature_error(CompletionQueue& cq, const connectx::Cqe& cqe);
+
 /// Of the entry that was taken last.
 inline ibv_wc_opcode opcode_of(const CompletionQueue& cq, const connectx::Cqe& cqe) {
   if (cq.special != 0) return static_cast<ibv_wc_opcode>(cq.special);

@@ -140,8 +140,8 @@ void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq)
   uint32_t gone = 0;
   for (uint32_t at = end; at-- != cq.consumed;) {
     const Cqe& cqe = *cq.entry(at);
-    if ((cqe.user_index & 0xffffff) == user_index) {
-      const auto kind = static_cast<uint8_t>(cqe.opcode_owner >> 4);
+    const auto kind = static_cast<uint8_t>(cqe.opcode_owner >> 4);
+    if (kind != connectx::kCqeSignatureError && (cqe.user_index & 0xffffff) == user_index) {
       const bool receive = kind != connectx::kCqeRequest && kind != connectx::kCqeRequestError;
       if (srq != nullptr && receive) srq->release(cqe.wqe_counter & (srq->entries - 1));
       gone++;

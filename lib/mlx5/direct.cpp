@@ -6,6 +6,7 @@
 
 #include "device/connectx/prm/object_limits.h"
 #include "lib/mlx5/direct.h"
+#include "lib/mlx5/protection.h"
 #include "lib/mlx5/vfio.h"
 
 namespace verbatim::mlx5 {
@@ -111,11 +112,13 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
   clear(MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS, attributes->tunnel_offloads_caps);
   clear(MLX5DV_CONTEXT_MASK_DYN_BFREGS, attributes->max_dynamic_bfregs);
   clear(MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS, attributes->flow_action_flags);
-  clear(MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD, attributes->sig_caps);
-  clear(MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD, attributes->crypto_caps);
   tell_dc(own(public_context)->hca->limits(), wanted, *attributes);
   if ((wanted & MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH) != 0)
     attributes->max_wr_memcpy_length = size_t{1} << connectx::kLogCopyBytesMax;
+  if ((wanted & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) != 0)
+    attributes->sig_caps = signature_caps(*own(public_context));
+  if ((wanted & MLX5DV_CONTEXT_MASK_CRYPTO_OFFLOAD) != 0)
+    attributes->crypto_caps = crypto_caps(*own(public_context));
   if ((wanted & MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE) != 0)
     attributes->max_clock_info_update_nsec = kMaxClockAgeNs;
   return 0;

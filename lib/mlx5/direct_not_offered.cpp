@@ -2,17 +2,6 @@
 // Calls that the library has and no device of this release can do.
 #include "lib/not_offered.h"
 
-// Cryptography.
-REFUSE(mlx5dv_crypto_login)
-REFUSE_POINTER(mlx5dv_crypto_login_create)
-REFUSE(mlx5dv_crypto_login_destroy)
-REFUSE(mlx5dv_crypto_login_query)
-REFUSE(mlx5dv_crypto_login_query_state)
-REFUSE(mlx5dv_crypto_logout)
-REFUSE_POINTER(mlx5dv_dek_create)
-REFUSE(mlx5dv_dek_destroy)
-REFUSE(mlx5dv_dek_query)
-
 // DEVX.
 REFUSE(mlx5dv_devx_obj_export)
 REFUSE_POINTER(mlx5dv_devx_obj_import)
@@ -38,9 +27,6 @@ REFUSE_POINTER(mlx5dv_create_flow_matcher)
 REFUSE_POINTER(mlx5dv_create_steering_anchor)
 REFUSE(mlx5dv_destroy_flow_matcher)
 REFUSE(mlx5dv_destroy_steering_anchor)
-
-// Memory keys.
-REFUSE(_mlx5dv_mkey_check)
 
 // Others.
 REFUSE_QUIETLY(_mlx5dv_get_export_sizes)

@@ -39,13 +39,11 @@ Error check_flags(uint32_t flags, bool target) {
   constexpr uint32_t kLoopback =
       MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC | MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC;
   constexpr uint32_t kInvalid = MLX5DV_QP_CREATE_TUNNEL_OFFLOADS | MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE;
-  constexpr uint32_t kLacking = MLX5DV_QP_CREATE_SIG_PIPELINING;
-  if ((flags & ~(kScatter | kLoopback | kInvalid | kLacking | MLX5DV_QP_CREATE_OOO_DP)) != 0)
+  constexpr uint32_t kOffered = MLX5DV_QP_CREATE_SIG_PIPELINING | MLX5DV_QP_CREATE_OOO_DP;
+  if ((flags & ~(kScatter | kLoopback | kInvalid | kOffered)) != 0)
     return {EINVAL, "mlx5dv_create_qp: unknown create_flags"};
   if ((flags & kScatter) == kScatter)
     return {EINVAL, "mlx5dv_create_qp: create_flags forbid and allow payloads in completions"};
-  if ((flags & kLacking) != 0)
-    return {EOPNOTSUPP, "mlx5dv_create_qp: the device has no signature pipelining"};
   if ((flags & kInvalid) != 0)
     return {EINVAL, "mlx5dv_create_qp: the device has no offloads for tunnels and no packet based credits"};
   if (target && (flags & ~uint32_t{MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE}) != 0)
@@ -160,6 +158,11 @@ ibv_qp* mlx5dv_create_qp(ibv_context* public_context, ibv_qp_init_attr_ex* attri
   if (QueuePair::of(qp).dc == DcRole::kTarget) qp->qp_num = 0;
   // All of them: released programs use some that they have not asked for.
   if (operations != 0) install_key_builders(QueuePair::of(qp), operations_of(attributes->qp_type));
+  if ((special->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) != 0 &&
+      (special->create_flags & MLX5DV_QP_CREATE_SIG_PIPELINING) != 0) {
+    const QueuePair& made = QueuePair::of(qp);
+    made.hca->drain_on_signature_errors(made.device);
+  }
   return qp;
 }
 

@@ -10,7 +10,7 @@
 
 #include "lib/mlx5/builders.h"
 #include "lib/mlx5/direct.h"
-#include "lib/mlx5/memory_key.h"
+#include "lib/mlx5/key_update.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -23,29 +23,6 @@ constexpr uint32_t kUpdateUnits = (sizeof(UmrControlSegment) + sizeof(UmrKeySegm
 constexpr uint32_t kListStep = 4;  ///< lists are padded to so many entries
 constexpr uint64_t kRightsMask = connectx::kUmrMaskLocalWrite | connectx::kUmrMaskRemoteRead |
                                  connectx::kUmrMaskRemoteWrite | connectx::kUmrMaskAtomic;
-
-void fail(QueuePair& qp, int error) {
-  if (qp.batch.error == 0) qp.batch.error = error;
-}
-
-UmrControlSegment& control_of(QueuePair& qp) {
-  return *reinterpret_cast<UmrControlSegment*>(qp.block_at(qp.block) + sizeof(connectx::ControlSegment));
-}
-UmrKeySegment& context_of(QueuePair& qp) {
-  return *reinterpret_cast<UmrKeySegment*>(qp.block_at(qp.block + 1));
-}
-
-/// Whether a memory key update is under construction and takes another setter.
-bool takes_setter(QueuePair& qp) {
-  if (qp.batch.error != 0) return false;
-  if (qp.batch.key != nullptr && qp.batch.setters != 0) return true;
-  fail(qp, EINVAL);
-  return false;
-}
-
-void note_setter(QueuePair& qp) {
-  if (--qp.batch.setters == 0) end_request(qp);
-}
 
 void wr_mkey_configure(mlx5dv_qp_ex* direct, mlx5dv_mkey* public_key, uint8_t setters,
                        mlx5dv_mkey_conf_attr* wanted) {
@@ -65,7 +42,8 @@ void wr_mkey_configure(mlx5dv_qp_ex* direct, mlx5dv_mkey* public_key, uint8_t se
   qp.batch.key = MemoryKey::of(public_key);
   qp.batch.setters = setters;
   qp.fence_next = true;
-  if (setters == 0) end_request(qp);
+  begin_protection(*qp.batch.key, *wanted);
+  if (setters == 0) finish_protection(qp);
 }
 
 void wr_set_mkey_access_flags(mlx5dv_qp_ex* direct, uint32_t access) {
@@ -96,14 +74,6 @@ bool takes_list(QueuePair& qp, uint32_t entries) {
     return false;
   }
   return true;
-}
-
-template <class Entry>
-void append(QueuePair& qp, const Entry& entry) {
-  static_assert(sizeof entry == kUnit);
-  std::memcpy(qp.batch.at, &entry, sizeof entry);
-  qp.batch.at = advance(qp, qp.batch.at, kUnit);
-  qp.batch.units++;
 }
 
 void finish_list(QueuePair& qp, uint32_t entries, uint64_t length) {
@@ -209,6 +179,7 @@ void install_key_builders(QueuePair& qp, uint64_t flags) {
   ex.wr_set_mkey_access_flags = wr_set_mkey_access_flags;
   ex.wr_set_mkey_layout_list = wr_set_mkey_layout_list;
   ex.wr_set_mkey_layout_interleaved = wr_set_mkey_layout_interleaved;
+  install_protection_builders(ex);
 }
 
 }  // namespace verbatim::mlx5

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "base/spinlock.h"
@@ -71,6 +72,10 @@ struct ContextState {
   mlx5dv_ctx_allocators allocators{};
   std::vector<uint32_t> reserved_qpns;
   uint32_t transport_domain = 0;       ///< of queue pairs with a table of work queues, once there are some
+  std::mutex crypto_lock;              ///< of the next
+  uint32_t crypto_session = 0;         ///< login of mlx5dv_crypto_login; 0: none
+  SpinLock signature_lock;             ///< of the next, and of the errors of those keys
+  std::unordered_map<uint32_t, MemoryKey*> signature_keys;  ///< by index
   std::vector<std::byte*> kept_pages;  ///< UAR pages that were freed while queues still rang there
   devx::Interrupts interrupts;
   std::shared_ptr<devx::Subscriptions> subscriptions = std::make_shared<devx::Subscriptions>();

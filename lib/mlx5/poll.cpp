@@ -62,6 +62,11 @@ ibv_wc_status status_of(uint8_t syndrome) {
 
 uint64_t take(CompletionQueue& cq, const Cqe& cqe, QueuePair*& qp) {
   __atomic_store_n(&cq.consumed, cq.consumed + 1, __ATOMIC_RELAXED);  // read without the lock, too
+  if (cqe.opcode_owner >> 4 == connectx::kCqeSignatureError) {
+    note_signature_error(cq, cqe);
+    qp = nullptr;
+    return 0;
+  }
   const uint32_t index = cqe.user_index & 0xffffff;
   if (cq.last_qp == nullptr || cq.last_index != index) {
     cq.last_qp = cq.queue_pairs->find(index);

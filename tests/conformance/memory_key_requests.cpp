@@ -170,9 +170,10 @@ TEST(MemoryKeyRequests, RenameTheKey) {
 
 TEST(MemoryKeyRequests, FailForKeysThatAreNone) {
   Pair pair(key_traits());
-  mlx5dv_mkey region{pair.left.mr->lkey, pair.left.mr->rkey};
+  Key key(pair.left);
+  key.key->lkey = pair.left.mr->lkey;
   mlx5dv_mkey_conf_attr plain{};
-  EXPECT_EQ(built(pair.left, kInline, [&](auto* qp) { mlx5dv_wr_mkey_configure(qp, &region, 0, &plain); }),
+  EXPECT_EQ(built(pair.left, kInline, [&](auto* qp) { mlx5dv_wr_mkey_configure(qp, key.key, 0, &plain); }),
             0);
   EXPECT_EQ(pair.left.wait_status(), IBV_WC_MW_BIND_ERR);
   EXPECT_EQ(pair.left.state(), IBV_QPS_ERR);

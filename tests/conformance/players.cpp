@@ -99,7 +99,8 @@ void Endpoint::make_qp() {
     wanted.send_ops_flags = traits.operations;
   }
   mlx5dv_qp_init_attr direct{};
-  direct.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
+  direct.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
+  direct.create_flags = traits.direct_flags;
   direct.send_ops_flags = traits.direct_operations;
   qp = traits.direct_operations != 0 ? mlx5dv_create_qp(context, &wanted, &direct)
                                      : ibv_create_qp_ex(context, &wanted);

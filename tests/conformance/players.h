@@ -32,9 +32,10 @@ struct Traits {
   int qp_access = kAllRights;
   int mr_access = kAllRights;
   uint32_t depth = 64;
-  uint64_t operations = 0;  ///< IBV_QP_EX_WITH_*: not 0 makes a queue pair for ibv_wr_*().
+  uint64_t operations = 0;         ///< IBV_QP_EX_WITH_*: not 0 makes a queue pair for ibv_wr_*().
   uint64_t direct_operations = 0;  ///< MLX5DV_QP_EX_WITH_*: not 0 opens the device for commands, too.
-  uint64_t cq_fields = 0;   ///< IBV_WC_EX_*: not 0 makes an extended completion queue.
+  uint32_t direct_flags = 0;       ///< MLX5DV_QP_CREATE_*, with direct_operations
+  uint64_t cq_fields = 0;          ///< IBV_WC_EX_*: not 0 makes an extended completion queue.
   uint8_t timeout = 12, retries = 3, rnr_retries = 3, rnr_timer = 1;
   uint32_t sge = 4, inline_bytes = 128;
   uint32_t cq_entries = 256;

@@ -115,6 +115,25 @@ void work_queues(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::striding_rq, true);
 }
 
+/// Signatures of every kind on keys, and their errors as entries of completion queues.
+void signatures(Writer<CmdHcaCap> cap) {
+  cap.set(CmdHcaCap::sho, true);
+  cap.set(CmdHcaCap::sigerr_domain_and_sig_type, true);
+  cap.set(CmdHcaCap::sigerr_cqe, true);
+  cap.set(CmdHcaCap::drain_sigerr, true);
+  cap.set(CmdHcaCap::sig_crc32c, true);
+  cap.set(CmdHcaCap::sig_crc64_xp10, true);
+  cap.set(CmdHcaCap::sig_block_4048, true);
+}
+
+void encryption(Writer<CmdHcaCap> cap) {
+  constexpr uint32_t kDekType = 12, kCryptoLoginType = 31;  // MLX5_OBJ_TYPE_
+  cap.set(CmdHcaCap::crypto, true);
+  cap.set(CmdHcaCap::aes_xts_multi_block_be_tweak, true);
+  cap.set(CmdHcaCap::general_obj_types,
+          cap[CmdHcaCap::general_obj_types] | uint64_t{1} << kDekType | uint64_t{1} << kCryptoLoginType);
+}
+
 void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   sizes(facts.limits, cap);
   objects(cap);
@@ -135,6 +154,8 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::hca_cap_2, true);
   if (facts.limits.log_max_scheduling_leaves != 0)
     cap.set(CmdHcaCap::general_obj_types, uint64_t{1} << CreateSchedElem::kMod);
+  signatures(cap);
+  encryption(cap);
   cap.set(CmdHcaCap::qos, facts.limits.pacing_entries != 0 || facts.limits.log_max_scheduling_leaves != 0);
   cap.set(CmdHcaCap::lag_master, facts.limits.lag_ports > 1);
   cap.set(CmdHcaCap::num_lag_ports, facts.limits.lag_ports);
@@ -183,6 +204,17 @@ void atomic(Writer<AtomicCaps> cap) {
   // Answers come in the host's byte order.
   cap.set(AtomicCaps::supported_atomic_req_8B_endianness_mode_1, true);
   cap.set(AtomicCaps::atomic_req_8B_endianness_mode, 1);
+}
+
+void crypto(const CryptoFacts& facts, Writer<CryptoCaps> cap) {
+  constexpr uint32_t kAesXts = 1;
+  cap.set(CryptoCaps::wrapped_crypto_operational, facts.wrapped);
+  cap.set(CryptoCaps::wrapped_import_method, facts.wrapped ? kAesXts : 0);
+  cap.set(CryptoCaps::log_max_num_deks, facts.log_max_deks);
+  cap.set(CryptoCaps::log_max_num_import_keks, facts.log_max_import_keks);
+  cap.set(CryptoCaps::log_max_num_creds, facts.log_max_credentials);
+  cap.set(CryptoCaps::num_nv_import_keks, facts.import_keks);
+  cap.set(CryptoCaps::num_nv_credentials, facts.credentials);
 }
 
 void roce(const DeviceFacts& facts, Writer<RoceCap> cap) {
@@ -288,6 +320,9 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kDeviceEvent:
       events(out[HcaCapUnion::device_event_cap]);
       return true;
+    case CapabilityGroup::kCrypto:
+      crypto(facts.crypto, out[HcaCapUnion::crypto_caps]);
+      return true;
     // Nothing of these works, so that all their fields are 0.
     case CapabilityGroup::kEthernetOffloads:
     case CapabilityGroup::kIpoibOffloads:
@@ -300,7 +335,6 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kTls:
     case CapabilityGroup::kVirtioEmulation:
     case CapabilityGroup::kIpsec:
-    case CapabilityGroup::kCrypto:
     case CapabilityGroup::kWqeBasedFlowTable:
     case CapabilityGroup::kParseGraph:
     case CapabilityGroup::kShampo:

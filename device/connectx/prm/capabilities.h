@@ -44,6 +44,7 @@ struct DeviceFacts {
   const hw::Limits& limits;
   hw::PortState port;
   SpecialKeys keys;
+  CryptoFacts crypto;
 };
 
 /// Most entries of an indirect memory key's list.

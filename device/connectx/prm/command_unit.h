@@ -8,6 +8,7 @@
 
 #include "base/expected.h"
 #include "device/connectx/prm/object_store.h"
+#include "device/connectx/prm/protection_unit.h"
 #include "device/connectx/prm/queue_unit.h"
 #include "device/hw/hca.h"
 
@@ -48,6 +49,8 @@ struct MkeySpec {
   // Of an indirect key.
   uint32_t room = 0;           ///< entries that its list may have
   uint8_t log_entry_size = 0;  ///< bytes of each entry; 0: each says its own
+  bool protectable = false;    ///< it may be given signatures or encryption
+  bool encrypts = false;       ///< and is of no use without the latter
   std::vector<uint8_t> list;   ///< as it lies in mailboxes and queue entries, 16 bytes an entry
 };
 
@@ -73,6 +76,7 @@ class CommandUnit : public QueueUnit {
   virtual hw::GidEntry gid(uint32_t index) = 0;
   virtual Expected<uint16_t> pkey(uint32_t index) = 0;
   virtual SpecialKeys special_keys() = 0;
+  virtual ProtectionUnit& protection() = 0;
 
   virtual Expected<uint32_t> alloc_pd(uint16_t uid) = 0;
   virtual Outcome dealloc_pd(uint16_t uid, uint32_t pd) = 0;

@@ -26,6 +26,39 @@ class FakeQueue final : public RawQueueBody {
   std::vector<RqState>& states_;
 };
 
+/// Says yes to everything.
+class FakeProtection final : public ProtectionUnit {
+ public:
+  CryptoFacts crypto_facts() const override { return facts_; }
+  Expected<uint32_t> create_dek(uint16_t, const DekSpec& spec) override {
+    dek_ = spec;
+    return kNumber;
+  }
+  Expected<uint64_t> query_dek(uint16_t, uint32_t number) override {
+    if (number != kNumber) return Error{ENOENT, "no such key"};
+    return dek_.opaque;
+  }
+  Outcome destroy_dek(uint16_t, uint32_t) override { return Done{}; }
+  Expected<uint32_t> create_login(uint16_t, const LoginSpec& spec) override {
+    login_ = spec;
+    return kNumber;
+  }
+  Expected<bool> query_login(uint16_t, uint32_t) override { return valid_; }
+  Outcome destroy_login(uint16_t, uint32_t) override { return Done{}; }
+  Expected<std::vector<uint32_t>> create_psvs(uint16_t, uint32_t, uint32_t count) override {
+    std::vector<uint32_t> made;
+    for (uint32_t i = 0; i < count; i++) made.push_back(kNumber + i);
+    return made;
+  }
+  Outcome destroy_psv(uint16_t, uint32_t) override { return Done{}; }
+
+  static constexpr uint32_t kNumber = 0x654321;
+  CryptoFacts facts_;
+  DekSpec dek_;      ///< what the last create_dek asked for
+  LoginSpec login_;  ///< and create_login
+  bool valid_ = true;
+};
+
 class FakeUnit final : public CommandUnit, private DeviceObjects {
  public:
   const hw::Limits& limits() const override { return limits_; }
@@ -36,6 +69,7 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
     return uint16_t{0xffff};
   }
   SpecialKeys special_keys() override { return keys_; }
+  ProtectionUnit& protection() override { return protection_; }
 
   Expected<uint32_t> alloc_pd(uint16_t uid) override { return take(pds_, uid); }
   Outcome dealloc_pd(uint16_t uid, uint32_t pd) override {
@@ -200,6 +234,7 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
   hw::PortState port_;
   std::vector<hw::GidEntry> gids_;
   SpecialKeys keys_;
+  FakeProtection protection_;
 
  private:
   using Owners = std::map<uint32_t, uint16_t>;

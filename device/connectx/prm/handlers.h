@@ -17,6 +17,7 @@ std::span<const Entry> event_queue_commands();
 std::span<const Entry> counter_commands();
 std::span<const Entry> key_commands();
 std::span<const Entry> port_commands();
+std::span<const Entry> protection_commands();
 std::span<const Entry> qp_commands();
 std::span<const Entry> register_commands();
 std::span<const Entry> raw_queue_commands();

@@ -51,7 +51,10 @@ const char* beyond_us(View<CreateMkeyIn> in, View<Mkc> context) {
   if (is_list(mode) && in[CreateMkeyIn::mkey_umem_valid])
     return "a list of other keys lies in the mailbox, not in a umem";
   if (context[Mkc::free] && !context[Mkc::umr_en]) return "a free key that nothing may change is of no use";
-  if (context[Mkc::bsf_en] || context[Mkc::crypto_en]) return "neither signatures nor encryption are offered";
+  if ((context[Mkc::bsf_en] || context[Mkc::crypto_en] != 0) && !(is_list(mode) && context[Mkc::umr_en]))
+    return "signatures and encryption are for keys that stand for lists and that work queue entries change";
+  if (context[Mkc::crypto_en] > 1 || (context[Mkc::crypto_en] != 0 && !context[Mkc::bsf_en]))
+    return "the key's encryption has no byte stream format (BSF)";
   if (context[Mkc::qpn] != kAnyQp) return "keys of a single queue pair are not offered";
   if (context[Mkc::length64] && mode == MkeyAccessMode::kMtt)
     return "a umem is not as long as the address space";
@@ -93,6 +96,8 @@ Result create_mkey(Command<CreateMkey>& c) {
     if (context[right.field]) spec.access |= right.access;
   if (is_list(mode_of(context))) {
     spec.access |= engine::kIndirect;
+    spec.protectable = context[Mkc::bsf_en];
+    spec.encrypts = context[Mkc::crypto_en] != 0;
     if (const char* reason = read_list(c.in, context, spec)) return refuse(Status::kBadParamErr, reason);
   }
   const Expected<uint32_t> index = c.unit.create_mkey(c.uid, spec);
@@ -105,6 +110,8 @@ void show_list(const MkeySpec& spec, Writer<QueryMkeyOut> out) {
   const auto context = out[QueryMkeyOut::memory_key_mkey_entry];
   context.set(Mkc::access_mode_1_0, spec.log_entry_size ? MkeyAccessMode::kKsm : MkeyAccessMode::kKlms);
   context.set(Mkc::translations_octword_size, spec.room);
+  context.set(Mkc::bsf_en, spec.protectable);
+  context.set(Mkc::crypto_en, spec.encrypts);
   context.set(Mkc::log_page_size, spec.log_entry_size);
   for (size_t i = 0; i < spec.list.size() && i < kEntryBytes; i++)
     out.set(QueryMkeyOut::bsf0_klm0_pas_mtt0_1, i, spec.list[i]);
