@@ -118,6 +118,8 @@ Outcome CommandDevice::destroy_mkey(uint16_t uid, uint32_t index) {
   return hca_.destroy_mr(key.region);
 }
 
+bool CommandDevice::has_rate(uint16_t index) { return hca_.has_pacing(index); }
+
 Expected<uint32_t> CommandDevice::create_scheduling_element(uint16_t uid, const hw::SchedulingSpec& spec) {
   const Expected<uint32_t> number = hca_.create_scheduling_element(spec);
   if (number) scheduling_makers_[*number] = uid;

@@ -42,6 +42,7 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
   Outcome destroy_umem(uint16_t uid, uint32_t umem) override;
   Expected<std::unique_ptr<prm::RawQueueBody>> make_raw_queue(const prm::RawQueueSpec& spec) override;
 
+  bool has_rate(uint16_t index) override;
   Outcome count_in(uint16_t uid, uint32_t qpn, uint32_t set) override;
   Expected<prm::QueueCounts> queue_counts(uint16_t uid, uint32_t set, bool clear) override;
   prm::PortCounts port_counts(bool clear) override { return counters_.port(clear); }

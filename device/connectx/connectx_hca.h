@@ -86,6 +86,7 @@ class ConnectxHca final : public hw::Hca {
   Expected<uint16_t> take_pacing(const hw::PacingSpec& spec, bool dedicated) override {
     return pacing_.take(spec, dedicated);
   }
+  bool has_pacing(uint16_t index) { return pacing_.has(index); }
   Outcome give_back_pacing(uint16_t index) override { return pacing_.give_back(index); }
   hw::QpExtras qp_extras(hw::Qp*) override;
   Outcome change_qp(hw::Qp*, uint32_t mask, const hw::QpExtras&) override;

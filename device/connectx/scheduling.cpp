@@ -115,6 +115,11 @@ Expected<uint16_t> PacingTable::take(const hw::PacingSpec& spec, bool dedicated)
   return Error{ENOSPC, "all entries of the table of rates are in use"};
 }
 
+bool PacingTable::has(uint16_t index) {
+  const std::lock_guard hold(lock_);
+  return entries_.contains(index);
+}
+
 Outcome PacingTable::give_back(uint16_t index) {
   const std::lock_guard hold(lock_);
   const auto found = entries_.find(index);

@@ -45,6 +45,7 @@ class PacingTable {
   explicit PacingTable(const hw::Limits& limits) : limits_(limits) {}
   Expected<uint16_t> take(const hw::PacingSpec& spec, bool dedicated);
   Outcome give_back(uint16_t index);
+  bool has(uint16_t index);
 
  private:
   struct Entry {

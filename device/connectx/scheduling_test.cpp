@@ -58,6 +58,8 @@ TEST_F(Scheduling, RatesAreSharedUnlessDedicated) {
   EXPECT_GT(*first, 0);
   EXPECT_EQ(table_.take({300, 0, 0}, false).error().code, ENOSPC);
   EXPECT_TRUE(table_.give_back(*first));
+  EXPECT_TRUE(table_.has(*first));
+  EXPECT_FALSE(table_.has(0));
   EXPECT_EQ(table_.take({300, 0, 0}, false).error().code, ENOSPC) << "still used once";
   EXPECT_TRUE(table_.give_back(*first));
   EXPECT_TRUE(table_.take({300, 0, 0}, false));

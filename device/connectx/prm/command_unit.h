@@ -96,6 +96,9 @@ class CommandUnit : public QueueUnit {
   /// its umems.
   virtual Expected<std::unique_ptr<RawQueueBody>> make_raw_queue(const RawQueueSpec& spec) = 0;
 
+  /// Whether the table of rates has an entry with this index.
+  virtual bool has_rate(uint16_t index) = 0;
+
   /// The queue pair counts for that set from now on. ENOENT: there is no such set.
   virtual Outcome count_in(uint16_t uid, uint32_t qpn, uint32_t set) = 0;
   /// Of the queue pairs of a set, 0 being that of all others. With `clear`, from 0 again afterwards.

@@ -89,6 +89,7 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
     return take(umems_, uid);
   }
   Outcome destroy_umem(uint16_t uid, uint32_t umem) override { return give_back(umems_, uid, umem, "umem"); }
+  bool has_rate(uint16_t index) override { return index == kRate; }
   Expected<std::unique_ptr<RawQueueBody>> make_raw_queue(const RawQueueSpec& spec) override {
     queue_ = spec;
     if (spec.bytes > umem_bytes_) return Error{EINVAL, "the work queue reaches beyond its umem"};
@@ -209,6 +210,7 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
   static constexpr uint32_t kQpn = 0x123456;
   DctFacts dct_;
   uint16_t stream_ = 0;  ///< what the last reset_stream asked for
+  static constexpr uint16_t kRate = 5;
   hw::QpExtras extras_;  ///< what the last change_qp asked for
   uint32_t extras_mask_ = 0;
   hw::SchedulingSpec scheduling_;  ///< what the last call about an element asked for

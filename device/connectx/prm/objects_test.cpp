@@ -250,8 +250,18 @@ TEST_F(Objects, ASendQueueHasATisAndAUar) {
   query.in().set(QuerySqIn::sqn, sq.out()[CreateSqOut::sqn]);
   ASSERT_EQ(run(query), Status::kOk);
   EXPECT_EQ(query.out()[QuerySqOut::sq_context].as<SqState>(Sqc::state), SqState::kRdy);
+  modify.in().set(ModifySqIn::sq_state, SqState::kRdy);
+  modify.in().set(ModifySqIn::modify_bitmask, 1);
+  modify.in()[ModifySqIn::ctx].set(Sqc::packet_pacing_rate_limit_index, FakeUnit::kRate);
+  EXPECT_EQ(run(modify), Status::kOk) << reason;
+  ASSERT_EQ(run(query), Status::kOk);
+  EXPECT_EQ(query.out()[QuerySqOut::sq_context][Sqc::packet_pacing_rate_limit_index], FakeUnit::kRate);
+  modify.in()[ModifySqIn::ctx].set(Sqc::packet_pacing_rate_limit_index, FakeUnit::kRate + 1);
+  EXPECT_EQ(run(modify), Status::kBadParamErr) << "the table has no such rate";
   EXPECT_EQ(about<DestroySq>(DestroySqIn::sqn, sq.out()[CreateSqOut::sqn]), Status::kOk);
-  context.set(Sqc::packet_pacing_rate_limit_index, 3);
+  context.set(Sqc::packet_pacing_rate_limit_index, FakeUnit::kRate);
+  EXPECT_EQ(run(sq), Status::kOk) << reason;
+  context.set(Sqc::packet_pacing_rate_limit_index, FakeUnit::kRate + 1);
   EXPECT_EQ(run(sq), Status::kBadParamErr);
 }
 

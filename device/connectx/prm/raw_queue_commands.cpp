@@ -20,12 +20,18 @@ const char* beyond_us(View<Rqc> context) {
   return nullptr;
 }
 
-const char* beyond_us(View<Sqc> context) {
+/// Index 0 is no rate.
+bool has_rate(CommandUnit& unit, View<Sqc> context) {
+  const auto index = static_cast<uint16_t>(context[Sqc::packet_pacing_rate_limit_index]);
+  return index == 0 || unit.has_rate(index);
+}
+
+const char* beyond_us(CommandUnit& unit, View<Sqc> context) {
   if (context.as<SqState>(Sqc::state) != SqState::kRst) return "a queue begins in RST";
   if (context[Sqc::hairpin]) return "the device has no hairpins";
   if (context[Sqc::allow_swp]) return "the device takes no hints about headers";
   if (context[Sqc::allow_multi_pkt_send_wqe]) return "an entry is of one packet";
-  if (context[Sqc::packet_pacing_rate_limit_index]) return "there is no such rate limit";
+  if (!has_rate(unit, context)) return "there is no such rate limit";
   if (context[Sqc::ts_cqe_to_dest_cqn]) return "timestamps go to no queue of their own";
   if (context[Sqc::qos_queue_group_id]) return "there is no such group of queues";
   if (context[Sqc::tis_lst_sz] > 1) return "a send queue has one TIS";
@@ -149,7 +155,7 @@ Result destroy_rq(Command<DestroyRq>& c) {
 
 Result create_sq(Command<CreateSq>& c) {
   const auto context = c.in[CreateSqIn::ctx];
-  if (const char* reason = beyond_us(context)) return bad(reason);
+  if (const char* reason = beyond_us(c.unit, context)) return bad(reason);
   RawQueueSpec spec;
   if (Result read = read_raw_queue(context[Sqc::wq], false, spec); !read.ok()) return read;
   spec.cqn = context[Sqc::cqn];
@@ -174,7 +180,13 @@ Result modify_sq(Command<ModifySq>& c) {
   if (Result step = check_step(context[Sqc::state], c.in[ModifySqIn::sq_state], wanted[Sqc::state]);
       !step.ok())
     return step;
-  if (c.in[ModifySqIn::modify_bitmask]) return bad("a send queue changes nothing but its state");
+  constexpr uint64_t kRate = 1;
+  const uint64_t changes = c.in[ModifySqIn::modify_bitmask];
+  if ((changes & ~kRate) != 0) return bad("a send queue changes nothing but its state and its rate");
+  if ((changes & kRate) != 0) {
+    if (!has_rate(c.unit, wanted)) return bad("there is no such rate limit");
+    context.set(Sqc::packet_pacing_rate_limit_index, wanted[Sqc::packet_pacing_rate_limit_index]);
+  }
   context.set(Sqc::state, wanted[Sqc::state]);
   enter(**queue, wanted.as<RqState>(Sqc::state), number);
   return {};
