@@ -101,6 +101,7 @@ class Responder {
   void count_message(uint32_t bytes);
   wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;
   bool send_response(Response& response);
+  bool send_responses();
   const char* gather(const Response& response, uint32_t& chunk, Window& window, std::byte* buffer) const;
 
   Engine& engine_;

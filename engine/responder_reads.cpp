@@ -54,6 +54,15 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
   if (piece.length != 8)
     return refuse(wire::kNakRemoteAccess,
                   "the memory of an atomic is not one piece of what its key stands for");
+  if (!responses_.empty()) {
+    // A read that came before must not see it, and reads the memory only when its response leaves.
+    if (!send_responses()) {
+      nak_sent_ = ack_due_ = true;
+      due_syndrome_ = wire::kNakSequence;  // it comes again
+      return Verdict::kRefused;
+    }
+    if (nak_sent_) return Verdict::kRefused;  // the read's memory is gone
+  }
   auto* word = static_cast<uint64_t*>(piece.base);
   if (reinterpret_cast<uintptr_t>(word) % 8 != 0)
     return refuse(wire::kNakInvalidRequest, "the memory of an atomic is not aligned to 8 bytes");
@@ -188,17 +197,23 @@ void Responder::give_back_acknowledgement() {
   may_owe_.store(true, std::memory_order_relaxed);
 }
 
-bool Responder::send_owed() {
-  AccessScope scope;
-  std::lock_guard<SpinLock> hold(lock_);
-  owing = false;
-  if (!reply_channel_) return true;
+// With the lock held. False: no room.
+bool Responder::send_responses() {
   while (!responses_.empty()) {
     if (!send_response(responses_.front())) return false;
     if (responses_.empty()) break;  // a refusal dropped them all
     if (responses_.front().operation == Operation::kReadResponse) count_message(responses_.front().length);
     responses_.pop_front();
   }
+  return true;
+}
+
+bool Responder::send_owed() {
+  AccessScope scope;
+  std::lock_guard<SpinLock> hold(lock_);
+  owing = false;
+  if (!reply_channel_) return true;
+  if (!send_responses()) return false;
   if (!ack_due_) {
     may_owe_.store(false, std::memory_order_relaxed);
     return true;

@@ -98,6 +98,26 @@ TEST_P(EngineTest, AtomicsReturnTheOldValue) {
   EXPECT_EQ(7u, value);
 }
 
+TEST_P(EngineTest, AReadDoesNotSeeTheAtomicBehindIt) {
+  constexpr uint32_t kBytes = 20'000;
+  TestMemory local(a(), kBytes, kLocalWrite), result(a(), 64, kLocalWrite), remote(b(), kBytes, kAll);
+  Pair pair(a(), b());
+  pair.connect();
+  pair.right.post_receive(nullptr, 0, 0);
+  pair.left.post(work(Opcode::kSend, local, 0));  // what follows goes by requests
+  pair.left.post(to(work(Opcode::kRead, local, kBytes), remote));
+  SendWork add = to(work(Opcode::kFetchAdd, result, 8), remote);
+  add.swap_or_add = 2;
+  pair.left.post(add);
+  settle();
+  ASSERT_EQ(3u, pair.left.send_completions.size());
+  uint64_t value = 1;
+  memcpy(&value, local.data(), 8);
+  EXPECT_EQ(0u, value);
+  memcpy(&value, remote.data(), 8);
+  EXPECT_EQ(2u, value);
+}
+
 TEST_P(EngineTest, MixedOperationsCompleteInOrder) {
   TestMemory local(a(), 1 << 16, kLocalWrite), remote(b(), 1 << 16, kAll);
   Pair pair(a(), b());
