@@ -105,7 +105,8 @@ Result CommandTable::run(const Known* known, CommandUnit& unit, std::span<const 
   if (out.size() < info.out_bytes)
     return refuse(Status::kBadOutpLenErr, length_reason("output", out.size(), info.out_bytes));
   const auto uid = static_cast<uint16_t>(View<MboxIn>(in)[MboxIn::uid]);
-  if (!unit.has_user_context(uid))
+  // What a context has left behind can still be destroyed.
+  if (info.kind != Kind::kDestroy && !unit.has_user_context(uid))
     return refuse(Status::kBadParamErr, "there is no user context of number " + std::to_string(uid));
   return known->run(unit, in, out);
 }
