@@ -36,6 +36,7 @@ Refusal check_special(KeyView view, uint32_t depth, uint32_t domain, uint32_t ne
   if (view.access & kFreeKey)
     return "the memory key is free: no work request has given it memory, or one took it";
   if ((view.access & kBound) && view.queue != queue) return "the memory key is bound to another queue pair";
+  if ((view.access & kNullRegion) && view.domain == kEveryDomain) view.domain = domain;
   view.length = wire_length(view, KeyTable::layout_of(view));
   return depth == 0 ? check_key(view, domain, need, address, length)
                     : check_target(view, domain, need, address, length);

@@ -60,7 +60,9 @@ Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t 
 }
 
 KeyTable::KeyTable(Published& published, wire::Fabric& fabric)
-    : published_(published), fabric_(fabric) {}
+    : published_(published), fabric_(fabric) {
+  write(kNullKey >> 8, kNullKey, {kEveryDomain, kNullRegion | kLocalWrite, 0, UINT64_MAX, 0, 0});
+}
 
 KeyTable::~KeyTable() {
   KeyView view;

@@ -32,6 +32,9 @@ bool read_key(const Published& published, uint32_t key, KeyView& view);
 /// check.
 Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t address, uint64_t length);
 
+/// Domain of a null region that all domains may use.
+inline constexpr uint32_t kEveryDomain = 0;
+
 /// How many keys an access may lead through, one standing for ranges of the next.
 inline constexpr uint32_t kIndirectionMax = 4;
 
@@ -91,7 +94,7 @@ class KeyTable {
   ///
   /// An indirect key gives the first piece of the range: it is shorter than `length` if more follow, and
   /// empty if the bytes are not in memory as the wire has them (DataTransform).
-  /// `queue`: the queue pair that a peer's request came to; 0: a program's own request.
+  /// `queue`: the queue pair that asks, which keys may be bound to.
   Refusal translate(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, uint64_t length,
                     wire::Piece& piece, uint32_t queue = 0) const;
 
@@ -103,6 +106,8 @@ class KeyTable {
   Refusal store(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, const void* from,
                 uint64_t length, bool last, KeyErrors* errors = nullptr, uint32_t queue = 0) const;
 
+  /// Reads as zero and swallows writes, for every domain's own requests.
+  static constexpr uint32_t kNullKey = 0x200;
   static constexpr uint32_t kFirstIndex = 16;  ///< smaller keys mean something of their own in queue entries
 
  private:

@@ -238,7 +238,7 @@ Status Requester::check(Message& message, const char*& why) {
     if (work.inline_mask >> i & 1)
       piece = {reinterpret_cast<void*>(sge.address), sge.length};
     else if ((why = engine_.keys().translate(sge.lkey, qp_.spec().domain, need, sge.address, sge.length,
-                                             piece)))
+                                             piece, qp_.number())))
       return Status::kLocalProtection;
     message.scattered |= piece.length != sge.length;
     message.count++;

@@ -18,7 +18,8 @@ constexpr uint32_t kPacketMax = 4096;
 Elements Requester::memory_of(const Message& message) const {
   const SendWork& work = message.work;
   const uint32_t need = awaits_response(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
-  return {engine_.keys(), qp_.spec().domain, need, work.sges, work.sge_count, &key_errors_, work.inline_mask};
+  return {engine_.keys(), qp_.spec().domain, need, work.sges, work.sge_count, &key_errors_, work.inline_mask,
+          qp_.number()};
 }
 
 Requester::Step Requester::send_scattered(Message& message) {

@@ -232,7 +232,8 @@ Responder::Verdict Responder::take_work(bool for_write) {
 }
 
 Elements Responder::receive_memory() const {
-  return {engine_.keys(), qp_.spec().domain, kLocalWrite, work_->sges, work_->sge_count, qp_.spec().sink};
+  return {engine_.keys(), qp_.spec().domain, kLocalWrite, work_->sges, work_->sge_count, qp_.spec().sink,
+          0, qp_.number()};
 }
 
 Responder::Verdict Responder::copy_refused(CopyResult result) {

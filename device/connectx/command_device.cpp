@@ -61,6 +61,7 @@ Expected<uint32_t> CommandDevice::create_mkey(uint16_t uid, const prm::MkeySpec&
   spec.length = wanted.length;
   spec.start = wanted.start;
   spec.access = wanted.access;
+  spec.queue = wanted.queue;
   UmemObject* umem = nullptr;
   const Expected<hw::Mr*> region =
       wanted.access & engine::kIndirect
@@ -96,6 +97,7 @@ Expected<hw::Mr*> CommandDevice::make_umem_key(const hw::MrSpec& part, const prm
 
 prm::SpecialKeys CommandDevice::special_keys() {
   prm::SpecialKeys keys;
+  keys.null_mkey = keys.dump_fill_mkey = engine::KeyTable::kNullKey;
   keys.terminate_scatter_list = kInvalidKey;
   keys.repeated_mkey = kRepeatKey;
   return keys;

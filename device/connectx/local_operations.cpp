@@ -126,7 +126,8 @@ const char* LocalOperations::update_key(std::span<const std::byte> entry, bool o
     if (!old) return "the key to change does not stand for a list of ranges";
     KeyList list{old->entries(), old->rounds()};
     if (control.klm_octowords != 0)
-      if (const char* why = read_list(segments.rest(), control, old->shape(), list)) return why;
+      if (const char* why = read_list(segments.rest(), control, old->shape(), *change.bound_to, list))
+        return why;
     if (protects)
       if (const char* why = change_protection(control, key, segments.rest(), old->shape(), transform))
         return why;
@@ -169,7 +170,7 @@ const char* LocalOperations::set_psv(std::span<const std::byte> entry) const {
 
 // In the entry itself or in memory; `list` is what the key has so far.
 const char* LocalOperations::read_list(std::span<const std::byte> rest, const UmrControlSegment& control,
-                                       const engine::KeyShape& shape, KeyList& list) {
+                                       const engine::KeyShape& shape, uint32_t queue, KeyList& list) {
   const size_t bytes = size_t{control.klm_octowords} * kSegmentUnit;
   std::vector<std::byte> fetched;
   if (!(control.flags & kUmrInline)) {
@@ -178,7 +179,8 @@ const char* LocalOperations::read_list(std::span<const std::byte> rest, const Um
     if (where.byte_count != 0 && where.byte_count < bytes)
       return "the memory of the key's list is shorter than the list";
     fetched.resize(bytes);
-    if (const char* why = keys_.load(where.lkey, domain_, 0, where.address, fetched.data(), bytes))
+    if (const char* why =
+            keys_.load(where.lkey, domain_, 0, where.address, fetched.data(), bytes, nullptr, queue))
       return why;
     rest = fetched;
   }
@@ -208,12 +210,14 @@ const char* LocalOperations::copy(std::span<const std::byte> entry, Status& stat
   if (from.byte_count != to.byte_count) return "the two sides of a copy have different lengths";
   if (length > uint64_t{1} << kLogCopyBytesMax) return "the copy is longer than the device makes in one go";
   status = Status::kLocalProtection;
+  const uint32_t queue = head.qpn_ds >> 8;
   for (uint64_t done = 0, bytes; done < length; done += bytes) {
     wire::Piece here, there;
     const uint64_t left = length - done;
-    if (const char* why = keys_.translate(from.lkey, domain_, 0, from.address + done, left, here)) return why;
+    if (const char* why = keys_.translate(from.lkey, domain_, 0, from.address + done, left, here, queue))
+      return why;
     if (const char* why =
-            keys_.translate(to.lkey, domain_, engine::kLocalWrite, to.address + done, left, there))
+            keys_.translate(to.lkey, domain_, engine::kLocalWrite, to.address + done, left, there, queue))
       return why;
     bytes = std::min(here.length, there.length);
     if (bytes > 0) {
@@ -222,9 +226,11 @@ const char* LocalOperations::copy(std::span<const std::byte> entry, Status& stat
     }
     std::byte buffer[kStageBytes];
     bytes = std::min(left, kStageBytes);
-    if (const char* why = keys_.load(from.lkey, domain_, 0, from.address + done, buffer, bytes)) return why;
+    if (const char* why =
+            keys_.load(from.lkey, domain_, 0, from.address + done, buffer, bytes, nullptr, queue))
+      return why;
     if (const char* why = keys_.store(to.lkey, domain_, engine::kLocalWrite, to.address + done, buffer, bytes,
-                                      bytes == left))
+                                      bytes == left, nullptr, queue))
       return why;
   }
   return nullptr;

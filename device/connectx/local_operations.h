@@ -28,7 +28,7 @@ class LocalOperations {
  private:
   const char* update_key(std::span<const std::byte> entry, bool outstanding, bool& later);
   const char* read_list(std::span<const std::byte> rest, const UmrControlSegment& control,
-                        const engine::KeyShape& shape, KeyList& list);
+                        const engine::KeyShape& shape, uint32_t queue, KeyList& list);
   const char* copy(std::span<const std::byte> entry, engine::Status& status);
 
   const char* change_protection(const UmrControlSegment& control, const UmrKeySegment& key,

@@ -21,7 +21,10 @@ bool is_implicit(const hw::MrSpec& spec) {
 
 engine::KeyTable::Spec key_spec(const hw::MrSpec& spec, uint32_t device_access) {
   constexpr uint32_t kOptional = 0x3ff00000;
-  return {spec.pd->number, (spec.access & ~kOptional) | device_access, spec.start, spec.length, spec.address};
+  const uint32_t bound = spec.queue ? engine::kBound : 0;
+  return {spec.pd->number, (spec.access & ~kOptional) | device_access | bound,
+          spec.start,      spec.length,
+          spec.address,    spec.queue};
 }
 
 }  // namespace
@@ -129,6 +132,7 @@ void ConnectxHca::show_key(uint32_t index, prm::MkeySpec& spec) {
   if (!engine_.keys().look(index, view)) return;
   spec.variant = static_cast<uint8_t>(view.key);
   spec.access = view.access;
+  spec.queue = view.access & engine::kBound ? view.queue : 0;
   spec.start = view.start;
   spec.length = view.length;
   const engine::KeyLayout* layout = engine::KeyTable::layout_of(view);

@@ -136,6 +136,7 @@ struct MrSpec {
     uint64_t start = 0;    ///< IOVA
     uint32_t access = 0;   ///< engine::Access
     Dm* dm = nullptr;
+    uint32_t queue = 0;    ///< the queue pair that alone may use it; 0: all of them
 };
 
 struct UmemSpec {

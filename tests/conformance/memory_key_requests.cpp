@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Making memory keys and the work requests about them: what is taken, what is refused, how it completes.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "abi/prm/general.h"
 #include "abi/prm/memory.h"
 #include "device/connectx/formats.h"
 #include "device/connectx/prm/view.h"
@@ -407,38 +409,60 @@ TEST(Cancelling, TurnsWaitingRequestsIntoNothing) {
 
 // ---- keys made by command ----
 
+/// CREATE_MKEY for a list of other keys, in the domain of a player.
+struct CommandedKey {
+  std::vector<uint8_t> in, out = std::vector<uint8_t>(prm::CreateMkeyOut::kBits / 8);
+  mlx5dv_devx_obj* made = nullptr;
+
+  CommandedKey(Endpoint& self, uint32_t entries) : in(prm::CreateMkeyIn::kBits / 8 + entries * 16) {
+    using prm::CreateMkeyIn;
+    using prm::Mkc;
+    box().set(CreateMkeyIn::opcode, prm::CreateMkey::kOpcode);
+    box().set(CreateMkeyIn::translations_octword_actual_size, entries);
+    mlx5dv_pd pd{};
+    mlx5dv_obj obj{};
+    obj.pd = {self.pd, &pd};
+    EXPECT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD), 0);
+    context().set(Mkc::pd, pd.pdn);
+    context().set(Mkc::access_mode_1_0, prm::MkeyAccessMode::kKlms);
+    context().set(Mkc::translations_octword_size, entries + 1);
+    context().set(Mkc::qpn, 0xffffff);
+    context().set(Mkc::mkey_7_0, 0x5a);
+    context().set(Mkc::lw, true);
+    context().set(Mkc::rw, true);
+  }
+  ~CommandedKey() {
+    if (made != nullptr) {
+      EXPECT_EQ(mlx5dv_devx_obj_destroy(made), 0);
+    }
+  }
+  prm::Writer<prm::CreateMkeyIn> box() { return prm::Writer<prm::CreateMkeyIn>(in); }
+  prm::Writer<prm::Mkc> context() { return box()[prm::CreateMkeyIn::memory_key_mkey_entry]; }
+  void entry(uint32_t index, uint32_t key, uint64_t address, uint32_t bytes) {
+    const auto klm = box().overlay<prm::Klm>(prm::CreateMkeyIn::klm_pas_mtt, index);
+    klm.set(prm::Klm::mkey, key);
+    klm.set(prm::Klm::address, address);
+    klm.set(prm::Klm::byte_count, bytes);
+  }
+  uint32_t make(ibv_context* opened) {
+    made = mlx5dv_devx_obj_create(opened, in.data(), in.size(), out.data(), out.size());
+    EXPECT_NE(made, nullptr);
+    return prm::View<prm::CreateMkeyOut>(out)[prm::CreateMkeyOut::mkey_index] << 8 | 0x5a;
+  }
+};
+
 TEST(CommandedKeys, HaveEntriesOfOneSize) {
   Pair pair(key_traits());
   Endpoint& self = pair.right;
   using namespace prm;
-  std::vector<uint8_t> in(CreateMkeyIn::kBits / 8 + 3 * 16), out(CreateMkeyOut::kBits / 8);
-  const Writer<CreateMkeyIn> box(in);
-  box.set(CreateMkeyIn::opcode, CreateMkey::kOpcode);
-  box.set(CreateMkeyIn::translations_octword_actual_size, 3);
-  const auto context = box[CreateMkeyIn::memory_key_mkey_entry];
-  mlx5dv_pd pd{};
-  mlx5dv_obj obj{};
-  obj.pd = {self.pd, &pd};
-  ASSERT_EQ(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD), 0);
-  context.set(Mkc::pd, pd.pdn);
-  context.set(Mkc::access_mode_1_0, MkeyAccessMode::kKsm);
-  context.set(Mkc::log_page_size, 12);
-  context.set(Mkc::translations_octword_size, 4);
-  context.set(Mkc::qpn, 0xffffff);
-  context.set(Mkc::mkey_7_0, 0x5a);
-  context.set(Mkc::start_addr, 0x100000);
-  context.set(Mkc::len, 3 * 4096);
-  context.set(Mkc::lw, true);
-  context.set(Mkc::rw, true);
+  CommandedKey list(self, 3);
+  list.context().set(Mkc::access_mode_1_0, MkeyAccessMode::kKsm);
+  list.context().set(Mkc::log_page_size, 12);
+  list.context().set(Mkc::start_addr, 0x100000);
+  list.context().set(Mkc::len, 3 * 4096);
   const size_t offsets[] = {8192, 100, 40'000};
-  for (size_t i = 0; i < 3; i++) {
-    const auto entry = box.overlay<Klm>(CreateMkeyIn::klm_pas_mtt, i);
-    entry.set(Klm::mkey, self.mr->lkey);
-    entry.set(Klm::address, self.contact().address + offsets[i]);
-  }
-  mlx5dv_devx_obj* made = mlx5dv_devx_obj_create(self.context, in.data(), in.size(), out.data(), out.size());
-  ASSERT_NE(made, nullptr);
-  const uint32_t key = View<CreateMkeyOut>(out)[CreateMkeyOut::mkey_index] << 8 | 0x5a;
+  for (uint32_t i = 0; i < 3; i++) list.entry(i, self.mr->lkey, self.contact().address + offsets[i], 0);
+  const uint32_t key = list.make(self.context);
   fill(pair.left, 0, 3 * 4096, 7);
   ibv_send_wr wr = pair.left.request(IBV_WR_RDMA_WRITE, 3 * 4096);
   wr.wr.rdma.remote_addr = 0x100000;
@@ -451,14 +475,64 @@ TEST(CommandedKeys, HaveEntriesOfOneSize) {
   std::vector<uint8_t> ask(QueryMkeyIn::kBits / 8), answer(QueryMkeyOut::kBits / 8);
   Writer<QueryMkeyIn>(ask).set(QueryMkeyIn::opcode, QueryMkey::kOpcode);
   Writer<QueryMkeyIn>(ask).set(QueryMkeyIn::mkey_index, key >> 8);
-  ASSERT_EQ(mlx5dv_devx_obj_query(made, ask.data(), ask.size(), answer.data(), answer.size()), 0);
+  ASSERT_EQ(mlx5dv_devx_obj_query(list.made, ask.data(), ask.size(), answer.data(), answer.size()), 0);
   const View<QueryMkeyOut> shown(answer);
   const auto kept = shown[QueryMkeyOut::memory_key_mkey_entry];
   EXPECT_EQ(kept.as<MkeyAccessMode>(Mkc::access_mode_1_0), MkeyAccessMode::kKsm);
   EXPECT_EQ(kept[Mkc::len], 3u * 4096);
   EXPECT_EQ(kept[Mkc::translations_octword_size], 4u);
   EXPECT_EQ(shown.overlay<Klm>(QueryMkeyOut::bsf0_klm0_pas_mtt0_1)[Klm::mkey], self.mr->lkey);
-  EXPECT_EQ(mlx5dv_devx_obj_destroy(made), 0);
+}
+
+TEST(CommandedKeys, MayBelongToOneQueuePair) {
+  Pair pair(key_traits()), other(key_traits());
+  Endpoint& self = pair.right;
+  CommandedKey bound(self, 1);
+  bound.context().set(prm::Mkc::qpn, self.qp->qp_num);
+  bound.context().set(prm::Mkc::len, 64);
+  bound.entry(0, self.mr->lkey, self.contact().address, 64);
+  const uint32_t key = bound.make(self.context);
+  ibv_send_wr wr = pair.left.request(IBV_WR_RDMA_WRITE, 64);
+  wr.wr.rdma.remote_addr = 0;
+  wr.wr.rdma.rkey = key;
+  EXPECT_EQ(pair.left.post(wr), 0);
+  EXPECT_EQ(pair.left.wait_status(), IBV_WC_SUCCESS);
+  ibv_sge sge{0, 64, key};
+  ibv_send_wr own = self.request(IBV_WR_RDMA_WRITE, 64), *bad = nullptr;
+  own.sg_list = &sge;
+  EXPECT_EQ(ibv_post_send(self.qp, &own, &bad), 0);
+  EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS) << "of its own requests, too";
+  CommandedKey foreign(self, 1);
+  foreign.context().set(prm::Mkc::qpn, other.right.qp->qp_num);
+  foreign.context().set(prm::Mkc::len, 64);
+  foreign.entry(0, self.mr->lkey, self.contact().address, 64);
+  wr.wr.rdma.rkey = foreign.make(self.context);
+  EXPECT_EQ(pair.left.post(wr), 0);
+  EXPECT_EQ(pair.left.wait_status(), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(NullKey, IsThereForEveryDomain) {
+  using namespace prm;
+  Pair pair(key_traits());
+  uint8_t in[QuerySpecialContextsIn::kBits / 8] = {}, out[QuerySpecialContextsOut::kBits / 8] = {};
+  Writer<QuerySpecialContextsIn>(in).set(QuerySpecialContextsIn::opcode, QuerySpecialContexts::kOpcode);
+  ASSERT_EQ(mlx5dv_devx_general_cmd(pair.left.context, in, sizeof in, out, sizeof out), 0);
+  const uint32_t key = View<QuerySpecialContextsOut>(out)[QuerySpecialContextsOut::null_mkey];
+  ASSERT_NE(key, 0u);
+  fill(pair.right, 0, 128, 3);
+  ibv_sge nothing{0x123456, 64, key}, kept = pair.right.piece(0, 64), dropped{0, 64, key};
+  ibv_sge into[2] = {dropped, kept}, from[2] = {pair.left.piece(0, 64), nothing};
+  ibv_recv_wr receive{}, *bad_receive = nullptr;
+  receive.sg_list = into;
+  receive.num_sge = 2;
+  ASSERT_EQ(ibv_post_recv(pair.right.qp, &receive, &bad_receive), 0);
+  ibv_send_wr send = pair.left.request(IBV_WR_SEND, 0), *bad = nullptr;
+  send.sg_list = from;
+  send.num_sge = 2;
+  ASSERT_EQ(ibv_post_send(pair.left.qp, &send, &bad), 0);
+  EXPECT_EQ(pair.left.wait_status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.right.wait_status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(std::count(pair.right.buffer.begin(), pair.right.buffer.begin() + 64, 0), 64);
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ struct MkeySpec {
   uint32_t pd = 0;
   uint32_t access = 0;  ///< engine::Access, and what makes a key more (engine/status.h)
   uint8_t variant = 0;  ///< low byte of the key, chosen by the program
+  uint32_t queue = 0;   ///< the queue pair that alone may use it; 0: all of them
   uint64_t start = 0;   ///< address of its first byte, as work requests name it
   uint64_t length = 0;  ///< bytes
   uint32_t umem = 0;

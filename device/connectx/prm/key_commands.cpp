@@ -55,7 +55,6 @@ const char* beyond_us(View<CreateMkeyIn> in, View<Mkc> context) {
     return "signatures and encryption are for keys that stand for lists and that work queue entries change";
   if (context[Mkc::crypto_en] > 1 || (context[Mkc::crypto_en] != 0 && !context[Mkc::bsf_en]))
     return "the key's encryption has no byte stream format (BSF)";
-  if (context[Mkc::qpn] != kAnyQp) return "keys of a single queue pair are not offered";
   if (context[Mkc::length64] && mode == MkeyAccessMode::kMtt)
     return "a umem is not as long as the address space";
   return nullptr;
@@ -88,6 +87,7 @@ Result create_mkey(Command<CreateMkey>& c) {
   MkeySpec spec;
   spec.pd = context[Mkc::pd];
   spec.variant = static_cast<uint8_t>(context[Mkc::mkey_7_0]);
+  spec.queue = context[Mkc::qpn] == kAnyQp ? 0 : uint32_t{context[Mkc::qpn]};
   spec.start = context[Mkc::start_addr];
   spec.length = context[Mkc::length64] ? UINT64_MAX : context[Mkc::len];
   spec.umem = c.in[CreateMkeyIn::mkey_umem_id];
@@ -124,7 +124,7 @@ Result query_mkey(Command<QueryMkey>& c) {
   if (!spec) return refuse(spec.error());
   const auto context = c.out[QueryMkeyOut::memory_key_mkey_entry];
   context.set(Mkc::access_mode_1_0, MkeyAccessMode::kMtt);
-  context.set(Mkc::qpn, kAnyQp);
+  context.set(Mkc::qpn, spec->queue ? spec->queue : kAnyQp);
   context.set(Mkc::mkey_7_0, spec->variant);
   context.set(Mkc::pd, spec->pd);
   context.set(Mkc::start_addr, spec->start);
