@@ -8,38 +8,19 @@
 #include <span>
 #include <string>
 
-#include "abi/prm/events.h"
+#include "device/connectx/prm/event_types.h"
 #include "lib/mlx5/devx.h"
 #include "lib/mlx5/devx_events.h"
 
 namespace verbatim::mlx5::devx {
 namespace {
 
-using prm::Event;
-
 constexpr size_t kTypesMax = 311;  ///< of one call, as the kernel takes them
 
-/// Events of objects; the device itself has but one.
-constexpr Event kOfObjects[] = {
-    Event::kCompletionEvents,
-    Event::kPathMigratedSucceeded,
-    Event::kCommunicationEstablished,
-    Event::kSendQueueDrained,
-    Event::kLastWqeReached,
-    Event::kSrqLimit,
-    Event::kCqError,
-    Event::kLocalWqCatastrophicError,
-    Event::kPathMigrationFailed,
-    Event::kInvalidRequestLocalWqError,
-    Event::kLocalAccessViolationWqError,
-    Event::kLocalSrqCatastrophicError,
-    Event::kDctAllConnectionsClosed,
-    Event::kDctAccessKeyViolation,
-};
-
 bool may_happen(uint16_t type, bool to_object) {
-  if (!to_object) return type == static_cast<uint16_t>(Event::kPortStateChange);
-  return std::ranges::find(kOfObjects, static_cast<Event>(type)) != std::end(kOfObjects);
+  const std::span<const prm::Event> events = to_object ? std::span<const prm::Event>(prm::kObjectEvents)
+                                                       : std::span<const prm::Event>(prm::kDeviceEvents);
+  return std::ranges::find(events, static_cast<prm::Event>(type)) != events.end();
 }
 
 bool is_eventfd(int fd) {

@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
-#include "abi/prm/events.h"
+#include "device/connectx/prm/event_types.h"
 #include "device/connectx/prm/sizes.h"
 #include "engine/memory_keys.h"
 
@@ -272,27 +273,17 @@ void quality_of_service(const hw::Limits& limits, Writer<QosCap> cap) {
   }
 }
 
+/// A bit for each, as far as the first word goes: no event of the device has a number of 64 or more.
+uint64_t bits_of(std::span<const Event> events) {
+  uint64_t bits = 0;
+  for (const Event event : events) bits |= uint64_t{1} << static_cast<uint32_t>(event);
+  return bits;
+}
+
 /// What programs may subscribe to.
 void events(Writer<DeviceEventCap> cap) {
-  constexpr Event kAffiliated[] = {
-      Event::kCompletionEvents,
-      Event::kPathMigratedSucceeded,
-      Event::kCommunicationEstablished,
-      Event::kSendQueueDrained,
-      Event::kLastWqeReached,
-      Event::kSrqLimit,
-      Event::kCqError,
-      Event::kLocalWqCatastrophicError,
-      Event::kPathMigrationFailed,
-      Event::kInvalidRequestLocalWqError,
-      Event::kLocalAccessViolationWqError,
-      Event::kLocalSrqCatastrophicError,
-  };
-  uint64_t affiliated = 0;
-  for (const Event event : kAffiliated) affiliated |= uint64_t{1} << static_cast<uint32_t>(event);
-  cap.set(DeviceEventCap::user_affiliated_events, 0, affiliated);
-  cap.set(DeviceEventCap::user_unaffiliated_events, 0,
-          uint64_t{1} << static_cast<uint32_t>(Event::kPortStateChange));
+  cap.set(DeviceEventCap::user_affiliated_events, 0, bits_of(kObjectEvents));
+  cap.set(DeviceEventCap::user_unaffiliated_events, 0, bits_of(kDeviceEvents));
 }
 
 }  // namespace

@@ -136,6 +136,15 @@ TEST_F(Capabilities, SchedulingPacingAndLag) {
   EXPECT_EQ(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::num_lag_ports], 2u);
 }
 
+TEST_F(Capabilities, EventsThatProgramsMaySubscribeTo) {
+  ASSERT_EQ(query(20), Status::kOk);
+  const auto cap = capability()[HcaCapUnion::device_event_cap];
+  // Completions, 1 to 5, 7, 0x10 to 0x14, and those of DC targets: 0x1c, 0x1d.
+  EXPECT_EQ(cap.at(DeviceEventCap::user_affiliated_events, 0), 0x301f00bfu);
+  EXPECT_EQ(cap.at(DeviceEventCap::user_unaffiliated_events, 0), 1u << 9) << "the port";
+  for (size_t word = 1; word < 4; word++) EXPECT_EQ(cap.at(DeviceEventCap::user_affiliated_events, word), 0u);
+}
+
 TEST_F(Capabilities, CurrentAndMaximalValuesAreTheSame) {
   for (uint32_t group = 0; group < 0x30; group++) {
     const Status current = query(group, true);
