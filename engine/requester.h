@@ -157,6 +157,9 @@ class Requester final : private KeyErrors {
   void note_lost();
   void give_up();
   void lose_channel();
+  bool is_ignored();
+  const PublishedQp* peer_entry() const;
+  void acknowledge_received(const PublishedQp* peer);
   wire::Channel* channel();
   void watch(uint64_t deadline_ns);
   Outstanding& oldest() { return window_[window_head_ & window_mask_]; }
@@ -186,6 +189,7 @@ class Requester final : private KeyErrors {
   Opcode begun_opcode_{};    ///< of that message, whose queue entry a program might change meanwhile
   uint32_t begun_bytes_ = 0;
   bool peer_verified_ = false;
+  bool unheard_ = false;           ///< at the last look nobody took the requests that are outstanding
   bool stalled_ = false;           ///< the last run ended with entries left to send: a reply may let it go on
   bool was_busy_ = false;          ///< not idle at the last look: SQD reports the change
   bool key_failed_ = false;        ///< the transform of some key has recorded an error

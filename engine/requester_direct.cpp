@@ -26,17 +26,40 @@ bool receives(uint8_t state) {
 
 }  // namespace
 
-// The peer's process has ended. What its queue pair had taken in by then was received, whether or not the
-// acknowledgement still got out: its published tables outlive it.
+// What the peer's process shows of its queue pair, also when it has ended; nullptr: nothing.
+const PublishedQp* Requester::peer_entry() const {
+  const std::byte* memory = channel_->testament();
+  return memory ? find_published(*reinterpret_cast<const Published*>(memory), peer_.qpn) : nullptr;
+}
+
+// What the peer's queue pair had taken in was received, whether or not the acknowledgement still got out.
+void Requester::acknowledge_received(const PublishedQp* peer) {
+  if (!peer || window_count_ == 0 || qp_.type() != QpType::kRc) return;
+  if (peer->qpn.load(kRelaxed) != peer_.qpn || peer->remote_qpn.load(kRelaxed) != qp_.number()) return;
+  acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
+}
+
+// The peer's process has ended. Its published tables outlive it.
 void Requester::lose_channel() {
   if (!channel_) return;
-  const std::byte* memory = channel_->testament();
+  acknowledge_received(peer_entry());
   channel_ = nullptr;
-  if (!memory || window_count_ == 0 || qp_.type() != QpType::kRc) return;
-  const PublishedQp* peer = find_published(*reinterpret_cast<const Published*>(memory), peer_.qpn);
-  if (!peer || peer->qpn.load(kRelaxed) != peer_.qpn || peer->remote_qpn.load(kRelaxed) != qp_.number())
-    return;
-  acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
+}
+
+// The peer's process lives, but no queue pair there takes the requests that are outstanding. It has said so,
+// and that found no room, or comes yet: so only the second look in a row counts.
+bool Requester::is_ignored() {
+  const PublishedQp* peer = peer_entry();
+  const bool listens = !peer || (receives(peer->state.load(std::memory_order_acquire)) &&
+                                 peer->qpn.load(kRelaxed) == peer_.qpn &&
+                                 (dynamic_ || peer->remote_qpn.load(kRelaxed) == qp_.number()));
+  if (listens || !unheard_) {
+    unheard_ = !listens;
+    return false;
+  }
+  unheard_ = false;
+  acknowledge_received(peer);
+  return true;
 }
 
 // Whether it would take a request of this end for one of its peer.

@@ -55,6 +55,7 @@ void Requester::on_acknowledgement(wire::Channel& from, const Segment& segment) 
 }
 
 void Requester::handle_reply(const Segment& segment, wire::Payload* payload) {
+  unheard_ = false;
   if (window_count_ == 0) return;
   switch (segment.operation) {
     case wire::Operation::kAck:
@@ -330,14 +331,14 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
     run_locked();
   }
   if (window_count_ > 0 && rnr_until_ns_ == 0 && retry_at_ns_ == 0) {
-    if (channel_ && channel_->alive()) {
+    const bool lives = channel_ && channel_->alive();
+    if (lives)
       channel_->nudge();
-    } else {
+    else
       lose_channel();
-      if (window_count_ > 0) {
-        rewind(oldest().first_psn);
-        note_lost();
-      }
+    if ((!lives || is_ignored()) && window_count_ > 0) {
+      rewind(oldest().first_psn);
+      note_lost();
     }
   }
   uint64_t next = kNever;

@@ -277,6 +277,19 @@ TEST_P(DcTest, ATargetThatGoesAway) {
   expect_statuses(initiator, {Status::kSuccess});
 }
 
+TEST_P(DcTest, ALostRefusalIsMissed) {
+  TestMemory from(a(), 64, kLocalWrite), back(b(), 64, kLocalWrite);
+  auto target = std::make_unique<Target>(b());
+  Initiator initiator(a()), stuffer(b(), 1, 4096);
+  Target stuffed(a());
+  initiator.post(at(work(Opcode::kSend, from, 64), *target));
+  for (int i = 0; i < 3000; i++) stuffer.post(at(work(Opcode::kSend, back, 0), stuffed));
+  target.reset();
+  for (int i = 0; i < 1000; i++) b().engine().progress();
+  pass(2'000'000'000);
+  expect_statuses(initiator, {Status::kRetryExceeded});
+}
+
 TEST_P(DcTest, AFailedStreamFailsItsOwnWorkOnly) {
   TestMemory from(a(), 64, kLocalWrite), into(b(), 64, kAll);
   Target target(b());

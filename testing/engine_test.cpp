@@ -323,6 +323,24 @@ TEST_P(EngineTest, FullRingsHoldBackAndGoOn) {
   EXPECT_EQ(1000u, right.receive_completions.size());
 }
 
+// The refusal of a queue pair that takes nothing any more finds no room: it is missed, not waited for.
+TEST_P(EngineTest, ALostRefusalIsMissed) {
+  TestMemory from(a(), 64, kLocalWrite), back(b(), 64, kLocalWrite);
+  TestQp left(a(), QpType::kRc), right(b(), QpType::kRc);
+  left.connect(right);
+  right.connect(left);
+  TestQp stuffer(b(), QpType::kRc, 1, 4096), stuffed(a(), QpType::kRc);
+  stuffer.connect(stuffed);
+  stuffed.connect(stuffer);
+  left.post(work(Opcode::kSend, from, 64));
+  for (int i = 0; i < 3000; i++) stuffer.post(work(Opcode::kSend, back, 0));
+  right.step(QpState::kError, 0);
+  for (int i = 0; i < 1000; i++) b().engine().progress();
+  pass(2'000'000'000);
+  ASSERT_EQ(1u, left.send_completions.size());
+  EXPECT_EQ(Status::kRetryExceeded, left.send_completions[0].status);
+}
+
 // A program may write into a queue entry that the device is working on.
 TEST_P(EngineTest, AnEntryThatChangesUnderWayFails) {
   constexpr uint32_t kLength = 1 << 20;
