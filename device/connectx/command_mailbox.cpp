@@ -34,14 +34,16 @@ void ConnectxHca::execute(std::span<const uint8_t> in, std::span<uint8_t> out) {
     const uint32_t number = prm::object_number(command, in, out);
     if (command.undo != 0)
       show_object(kind, number);
-    else if (command.kind == prm::Kind::kDestroy)
+    else if (prm::ends_object(command))
       hide_object(kind, number);
     return;
   }
   explain(0, static_cast<int>(engine::kRefusal | EREMOTEIO), told(reply.result).c_str());
 }
 
+// Memory that a command makes is shown by what the host side calls, too.
 void ConnectxHca::show_object(std::string_view kind, uint32_t number) {
+  if (shown_.contains({std::string(kind), number})) return;
   if (const auto place = engine_.object_board().show(kind, number))
     shown_[{std::string(kind), number}] = *place;
 }

@@ -78,7 +78,7 @@ bool CommandDevice::has_user_context(uint16_t uid) {
 bool CommandDevice::has_objects_of(uint16_t uid) {
   return any_of(numbers_.pds, uid) || any_of(numbers_.umems, uid) || any_of(numbers_.cqs, uid) ||
          any_of(numbers_.qps, uid) || any_of(numbers_.dcts, uid) || any_of(numbers_.srqs, uid) ||
-         hca_.uars().has_some_of(uid) || hca_.events().has_some_of(uid) ||
+         hca_.uars().has_some_of(uid) || hca_.events().has_some_of(uid) || protection_.has_some_of(uid) ||
          std::ranges::any_of(scheduling_makers_, [uid](const auto& entry) { return entry.second == uid; }) ||
          std::ranges::any_of(mkeys_, [uid](const auto& entry) { return entry.second.maker == uid; });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/protection_device.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -144,6 +145,14 @@ Expected<std::vector<uint32_t>> ProtectionDevice::create_psvs(uint16_t uid, uint
 Outcome ProtectionDevice::destroy_psv(uint16_t uid, uint32_t number) {
   const std::lock_guard hold(lock_);
   return remove(psvs_, psv_numbers_, uid, number, kPsv);
+}
+
+bool ProtectionDevice::has_some_of(uint16_t uid) const {
+  const std::lock_guard hold(lock_);
+  const auto in = [uid](const auto& table) {
+    return std::ranges::any_of(table, [uid](const auto& entry) { return entry.second.maker == uid; });
+  };
+  return in(deks_) || in(logins_) || in(psvs_);
 }
 
 Dek ProtectionDevice::find_dek(uint32_t number, uint32_t pd) const {

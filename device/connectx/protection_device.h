@@ -38,6 +38,8 @@ class ProtectionDevice final : public prm::ProtectionUnit {
   Outcome destroy_login(uint16_t uid, uint32_t number) override;
   Expected<std::vector<uint32_t>> create_psvs(uint16_t uid, uint32_t pd, uint32_t count) override;
   Outcome destroy_psv(uint16_t uid, uint32_t number) override;
+  /// Whether a user context has made something here.
+  bool has_some_of(uint16_t uid) const;
 
   /// The key of that number, if it belongs to this protection domain; one without cipher otherwise.
   Dek find_dek(uint32_t number, uint32_t pd) const;

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "abi/prm/memory.h"
 #include "device/connectx/prm/object_life.h"
 
 namespace verbatim::mlx5::devx {
@@ -54,9 +55,19 @@ int error_of(prm::Status status) {
   }
 }
 
+/// One command makes up to four signature values, of which an object is only one.
+Outcome makes_one(const prm::CommandInfo& command, const Boxes& boxes) {
+  if (command.opcode != prm::CreatePsv::kOpcode) return Done{};
+  const uint32_t count = View<prm::CreatePsvIn>(boxes.in)[prm::CreatePsvIn::num_psv];
+  if (count == 1) return Done{};
+  return Error{EINVAL,
+               "mlx5dv_devx_obj_create: an object is one signature value, not " + std::to_string(count)};
+}
+
 mlx5dv_devx_obj* create(verbs::Context& context, const Boxes& boxes) {
   const auto command = allowed("mlx5dv_devx_obj_create", Kind::kCreate, boxes);
   if (!command) return verbs::refuse_pointer(context, command.error());
+  if (Outcome one = makes_one(**command, boxes); !one) return verbs::refuse_pointer(context, one.error());
   auto made = std::unique_ptr<mlx5dv_devx_obj>(new (std::nothrow) mlx5dv_devx_obj{&context, {}, {}});
   if (made == nullptr) {
     errno = ENOMEM;

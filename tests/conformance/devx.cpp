@@ -104,6 +104,22 @@ TEST_F(Devx, CreatesWithCreatingCommandsOnly) {
   EXPECT_EQ(not_offered.status(), static_cast<uint32_t>(prm::Status::kBadOpErr));
 }
 
+TEST_F(Devx, MakesOneSignatureValueAtATime) {
+  Mail<prm::AllocPd> domain;
+  mlx5dv_devx_obj* pd = domain.create(context);
+  ASSERT_NE(pd, nullptr);
+  Mail<prm::CreatePsv> values;
+  values.in.set(prm::CreatePsvIn::pd, domain.out[prm::AllocPdOut::pd]);
+  values.in.set(prm::CreatePsvIn::num_psv, 2);
+  EXPECT_EQ(values.create(context), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  values.in.set(prm::CreatePsvIn::num_psv, 1);
+  mlx5dv_devx_obj* value = values.create(context);
+  ASSERT_NE(value, nullptr);
+  EXPECT_EQ(mlx5dv_devx_obj_destroy(value), 0);
+  EXPECT_EQ(mlx5dv_devx_obj_destroy(pd), 0);
+}
+
 TEST_F(Devx, KeepsObjectsApart) {
   mlx5dv_devx_obj* pd = Mail<prm::AllocPd>().create(context);
   ASSERT_NE(pd, nullptr);

@@ -28,6 +28,7 @@ class LiveObjects {
   /// After a command of that opcode and user context has destroyed it. Numbers come again, for other users.
   void forget(uint16_t undo, uint16_t uid, std::string_view kind, uint32_t number);
   size_t count_made() const;
+  const std::vector<Object>& all() const { return objects_; }
 
  private:
   std::vector<Object> objects_;

@@ -9,9 +9,11 @@
 #include "abi/prm/events.h"
 #include "abi/prm/general.h"
 #include "abi/prm/memory.h"
+#include "abi/prm/queue_pairs.h"
 #include "device/connectx/prm/command_table.h"
 #include "device/connectx/prm/object_life.h"
 #include "engine/status.h"
+#include "tests/fuzz/published_objects.h"
 
 namespace verbatim::fuzz {
 
@@ -19,6 +21,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kBlock = 64;
+/// Of several that one command makes, only the first is shown.
+constexpr std::string_view kSignatureValue = "PSV";
 
 /// The commands that the device offers.
 const std::vector<const prm::CommandInfo*>& offered() {
@@ -36,6 +40,12 @@ const prm::CommandInfo* find(const std::vector<uint8_t>& in) {
   const prm::View<prm::MboxIn> head(in);
   return prm::command_table().find(static_cast<uint16_t>(head[prm::MboxIn::opcode]),
                                    static_cast<uint16_t>(head[prm::MboxIn::op_mod]));
+}
+
+/// What takes a queue pair back to the beginning, so that others would not get far.
+bool begins_anew(const prm::CommandInfo& command) {
+  return command.opcode == prm::Qp2rst::kOpcode || command.opcode == prm::Qp2err::kOpcode ||
+         command.opcode == prm::DestroyQp::kOpcode;
 }
 
 bool is_status(uint8_t byte) {
@@ -56,8 +66,8 @@ bool is_status(uint8_t byte) {
 
 }  // namespace
 
-MailboxWorld::MailboxWorld(hw::Hca& hca, uint64_t seed, bool alone)
-    : hca_(hca), alone_(alone), random_(seed) {
+MailboxWorld::MailboxWorld(hw::Hca& hca, uint64_t seed, const MailboxKind& kind)
+    : hca_(hca), alone_(kind.alone), random_(seed), sense_(hca, objects_, random_, kind.wrapped) {
   for (std::byte*& area : areas_) {
     void* room = mmap(nullptr, kAreaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED) std::abort();
@@ -124,19 +134,19 @@ void MailboxWorld::step() {
   if (what == 0) return disturb_memory();
   if (what == 1) return hca_.poll();
   if (what == 2) return ring();
-  if (what < 12) return send_undo(true);
+  if (what == 3) return disturb_queue_pair();
+  // So many objects that there is one of each kind, and no more.
+  if (random_.below(kObjects) < objects_.count_made()) return send_undo(true);
   send_command();
 }
 
-/// Makes more than it destroys, and tries what is not offered now and then.
+/// What is not offered is tried now and then.
 const prm::CommandInfo& MailboxWorld::choose() {
   const auto all = prm::all_commands();
   if (random_.one_in(64)) return all[random_.below(static_cast<uint32_t>(all.size()))];
   const prm::CommandInfo* command = nullptr;
-  for (int tries = 0; tries < 3; tries++) {
-    command = offered()[random_.below(static_cast<uint32_t>(offered().size()))];
-    if (command->undo != 0 || command->kind != prm::Kind::kGeneral) break;
-  }
+  do command = offered()[random_.below(static_cast<uint32_t>(offered().size()))];
+  while (begins_anew(*command) && !random_.one_in(4));
   return *command;
 }
 
@@ -186,12 +196,47 @@ void MailboxWorld::note(const prm::CommandInfo& meant, const std::vector<uint8_t
   const std::string_view kind = prm::object_kind(*command);
   const uint32_t number = prm::object_number(*command, in, out);
   const auto uid = static_cast<uint16_t>(kind == "UCTX" ? 0 : prm::View<prm::MboxIn>(in)[prm::MboxIn::uid]);
-  if (command->kind == prm::Kind::kDestroy) objects_.forget(command->opcode, uid, kind, number);
+  if (prm::ends_object(*command)) objects_.forget(command->opcode, uid, kind, number);
   if (command->undo == 0) return;
   std::vector<uint8_t> undo = prm::undo_input(prm::command_table(), *command, in, out);
   // A user context is the owner's, whose ever the mailbox was.
   if (kind == "UCTX") prm::Writer<prm::MboxIn>(undo).set(prm::MboxIn::uid, 0);
+  if (command->opcode == prm::CreatePsv::kOpcode) return note_values(undo, out);
   objects_.add(kind, number, std::move(undo));
+}
+
+// One command makes up to four.
+void MailboxWorld::note_values(const std::vector<uint8_t>& undo, const std::vector<uint8_t>& out) {
+  constexpr prm::Field<prm::CreatePsvOut, 24> kNumbers[] = {
+      prm::CreatePsvOut::psv0_index, prm::CreatePsvOut::psv1_index, prm::CreatePsvOut::psv2_index,
+      prm::CreatePsvOut::psv3_index};
+  for (const auto field : kNumbers) {
+    const uint32_t number = prm::View<prm::CreatePsvOut>(out)[field];
+    if (number == 0) continue;
+    std::vector<uint8_t> own = undo;
+    prm::Writer<prm::DestroyPsvIn>(own).set(prm::DestroyPsvIn::psvn, number);
+    objects_.add(kSignatureValue, number, std::move(own));
+  }
+}
+
+// To where no command leads: SQD, or an entry that means nothing, which ends at SQE or ERR.
+void MailboxWorld::disturb_queue_pair() {
+  size_t which = random_.below(kQueuePairs);
+  for (size_t i = 0; i < kQueuePairs; i++)
+    if (hca_.query_qp(qps_[(which + i) % kQueuePairs]).state == hw::QpState::kRts) {
+      which += i;
+      break;
+    }
+  which %= kQueuePairs;
+  if (random_.one_in(2)) {
+    hw::QpAttributes to;
+    to.state = hw::QpState::kSqd;
+    (void)hca_.modify_qp(qps_[which], to, engine::kQpState);
+    return;
+  }
+  auto* record = reinterpret_cast<uint8_t*>(&qp_doorbells_[which][1]);
+  record[3]++;
+  hca_.ring_send(qps_[which]);
 }
 
 void MailboxWorld::send_undo(bool by_any_program) {
@@ -256,6 +301,13 @@ bool MailboxWorld::is_harmless(const std::vector<uint8_t>& in) const {
     const auto begin = reinterpret_cast<uint64_t>(area);
     return address >= begin && address - begin <= kAreaBytes && bytes <= kAreaBytes - (address - begin);
   });
+}
+
+void MailboxWorld::expect_shown() {
+  const PublishedObjects shown;
+  for (const LiveObjects::Object& object : objects_.all())
+    if (!object.undo.empty() && object.kind != kSignatureValue && !shown.has(object.kind, object.number))
+      fail(std::string(object.kind) + " " + std::to_string(object.number) + " lives and is not shown");
 }
 
 void MailboxWorld::end_queue_pairs() {

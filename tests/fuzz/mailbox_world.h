@@ -10,6 +10,7 @@
 
 #include "device/hw/hca.h"
 #include "tests/fuzz/live_objects.h"
+#include "tests/fuzz/mailbox_sense.h"
 #include "tests/fuzz/mailbox_writer.h"
 #include "tests/fuzz/random.h"
 
@@ -18,19 +19,26 @@ namespace verbatim::fuzz {
 /// How often each command was carried out and refused.
 using Tally = std::map<std::string, std::array<uint64_t, 2>>;
 
+/// What a world may rely on.
+struct MailboxKind {
+  bool alone = true;     ///< nobody else destroys what it makes
+  bool wrapped = false;  ///< the device takes keys wrapped
+};
+
 /// A program that sends a device command mailboxes, mostly sensible ones, about objects of its own and of the
 /// host side. The memory that they name is scribbled over and comes and goes. One thread; others may play on
 /// the same device.
 class MailboxWorld {
  public:
-  /// `alone`: nobody else destroys what it makes.
-  MailboxWorld(hw::Hca& hca, uint64_t seed, bool alone = true);
+  MailboxWorld(hw::Hca& hca, uint64_t seed, const MailboxKind& kind = {});
   ~MailboxWorld();
   MailboxWorld(const MailboxWorld&) = delete;
   MailboxWorld& operator=(const MailboxWorld&) = delete;
 
   /// One thing that a program might do, or never would.
   void step();
+  /// All objects that commands made are among those that others are shown.
+  void expect_shown();
   /// Destroys everything, in any order that the device allows. Worlds of one device may refer to each other's
   /// objects, so that they end together. Not to be used afterwards.
   static void end(std::initializer_list<MailboxWorld*> worlds);
@@ -39,7 +47,7 @@ class MailboxWorld {
   const std::string& failure() const { return failure_; }
 
  private:
-  static constexpr uint32_t kAreas = 4, kQueuePairs = 3;
+  static constexpr uint32_t kAreas = 4, kQueuePairs = 3, kObjects = 400;
   static constexpr size_t kAreaBytes = 16384;
 
   void make_host_objects();
@@ -49,7 +57,9 @@ class MailboxWorld {
   const prm::CommandInfo& choose();
   uint8_t execute(std::vector<uint8_t>& in, std::vector<uint8_t>& out);
   void note(const prm::CommandInfo& command, const std::vector<uint8_t>& in, const std::vector<uint8_t>& out);
+  void note_values(const std::vector<uint8_t>& undo, const std::vector<uint8_t>& out);
   void disturb_memory();
+  void disturb_queue_pair();
   void ring();
   /// Whether a mailbox that names memory by address names this world's.
   bool is_harmless(const std::vector<uint8_t>& in) const;
@@ -61,7 +71,8 @@ class MailboxWorld {
   const bool alone_;
   Random random_;
   LiveObjects objects_;
-  MailboxWriter writer_{objects_, random_};
+  const MailboxSense sense_;
+  MailboxWriter writer_{objects_, random_, sense_};
   std::array<std::byte*, kAreas> areas_{};
   std::vector<hw::Umem*> umems_;
   hw::Pd* pd_ = nullptr;

@@ -2,9 +2,9 @@
 #include "tests/fuzz/vandal.h"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
+
+#include "tests/fuzz/published_objects.h"
 
 namespace verbatim::fuzz {
 
@@ -19,34 +19,18 @@ constexpr uint32_t kLiveKeys = 16;
 constexpr uint32_t kFirstQp = 16, kLiveQps = 16;
 constexpr uint32_t kSlotsLookedAt = 64;
 
-/// Writable mappings of memory files of that name.
-std::vector<std::byte*> mappings(const char* name) {
-  std::vector<std::byte*> found;
-  FILE* maps = fopen("/proc/self/maps", "re");
-  if (!maps) return found;
-  char line[512];
-  while (fgets(line, sizeof line, maps)) {
-    uint64_t from = 0;
-    char rights[5] = "";
-    if (!std::strstr(line, name) || std::sscanf(line, "%" SCNx64 "-%*x %4s", &from, rights) != 2) continue;
-    if (rights[1] == 'w') found.push_back(reinterpret_cast<std::byte*>(from));
-  }
-  fclose(maps);
-  return found;
-}
-
 }  // namespace
 
 Vandal::Vandal(Random& random)
     : random_(random),
-      published_(mappings("memfd:verbatim-published")),
-      own_inbound_(mappings("memfd:verbatim-inbound")) {
+      published_(own_mappings("memfd:verbatim-published")),
+      own_inbound_(own_mappings("memfd:verbatim-inbound")) {
   for (std::byte* memory : own_inbound_) inboxes_.push_back({reinterpret_cast<Inbound*>(memory), {}});
 }
 
 void Vandal::aim_at_peers(bool only) {
   if (only) published_.clear(), inboxes_.clear();
-  for (std::byte* memory : mappings("memfd:verbatim-inbound"))
+  for (std::byte* memory : own_mappings("memfd:verbatim-inbound"))
     if (std::find(own_inbound_.begin(), own_inbound_.end(), memory) == own_inbound_.end())
       inboxes_.push_back({reinterpret_cast<Inbound*>(memory), {}});
 }

@@ -193,6 +193,7 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
   }
   Outcome modify_qp(uint16_t, uint32_t, const hw::QpAttributes& attributes, uint32_t mask) override {
     modified_ = attributes;
+    qp_.attributes.state = attributes.state;
     mask_ = mask;
     return Done{};
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "abi/prm/dynamic_connections.h"
+
 namespace verbatim::prm {
 
 namespace {
@@ -41,6 +43,10 @@ std::string_view object_kind(const CommandInfo& command) {
   const std::string_view name = command.name;
   const auto* other = std::ranges::find(kNamedOtherwise, name, &NamedOtherwise::command);
   return other != std::end(kNamedOtherwise) ? other->kind : name.substr(name.find('_') + 1);
+}
+
+bool ends_object(const CommandInfo& command) {
+  return command.kind == Kind::kDestroy && command.opcode != DrainDct::kOpcode;
 }
 
 uint32_t object_number(const CommandInfo& command, std::span<const uint8_t> in,

@@ -17,6 +17,10 @@ namespace verbatim::prm {
 /// "GENERAL_OBJECT". Of commands that are about none: some name that no other has.
 std::string_view object_kind(const CommandInfo& command);
 
+/// Whether nothing is left of the object after the command. DRAIN_DCT, which no call of direct verbs may send
+/// either, is only a step on the way.
+bool ends_object(const CommandInfo& command);
+
 /// The number of the object that a command is about: from the output of what makes one, from the input of all
 /// others. 0 where the command has none, or the mailbox is too short.
 uint32_t object_number(const CommandInfo& command, std::span<const uint8_t> in, std::span<const uint8_t> out);

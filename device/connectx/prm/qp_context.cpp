@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <optional>
 #include <string>
 
 #include "engine/status.h"
+#include "engine/transitions.h"
 
 namespace verbatim::prm {
 
@@ -17,9 +19,10 @@ using hw::QpType;
 
 constexpr uint32_t kOptRights = kOptRemoteRead | kOptRemoteAtomic | kOptRemoteWrite;
 
-/// A transition: where it leads, and which optional fields become mandatory by it.
+/// A transition: where it begins and leads, and which optional fields become mandatory by it.
 struct Step {
   uint16_t opcode;
+  std::optional<QpState> from;  ///< any, if none is said
   QpState to;
   uint32_t mandatory;  ///< QpMask, for the reliable service; others take their part of it
 };
@@ -32,11 +35,15 @@ constexpr uint32_t kToRts = engine::kQpTimeout | engine::kQpRetryCnt | engine::k
                             engine::kQpSqPsn | engine::kQpMaxQpRdAtomic;
 
 constexpr Step kSteps[] = {
-    {Rst2initQp::kOpcode, QpState::kInit, kToInit}, {Init2initQp::kOpcode, QpState::kInit, 0},
-    {Init2rtrQp::kOpcode, QpState::kRtr, kToRtr},   {Rtr2rtsQp::kOpcode, QpState::kRts, kToRts},
-    {Rts2rtsQp::kOpcode, QpState::kRts, 0},         {Sqerr2rtsQp::kOpcode, QpState::kRts, 0},
-    {Sqd2rtsQp::kOpcode, QpState::kRts, 0},         {Qp2err::kOpcode, QpState::kError, 0},
-    {Qp2rst::kOpcode, QpState::kReset, 0},
+    {Rst2initQp::kOpcode, QpState::kReset, QpState::kInit, kToInit},
+    {Init2initQp::kOpcode, QpState::kInit, QpState::kInit, 0},
+    {Init2rtrQp::kOpcode, QpState::kInit, QpState::kRtr, kToRtr},
+    {Rtr2rtsQp::kOpcode, QpState::kRtr, QpState::kRts, kToRts},
+    {Rts2rtsQp::kOpcode, QpState::kRts, QpState::kRts, 0},
+    {Sqerr2rtsQp::kOpcode, QpState::kSqe, QpState::kRts, 0},
+    {Sqd2rtsQp::kOpcode, QpState::kSqd, QpState::kRts, 0},
+    {Qp2err::kOpcode, {}, QpState::kError, 0},
+    {Qp2rst::kOpcode, {}, QpState::kReset, 0},
 };
 
 /// Which attributes a service has at all.
@@ -180,6 +187,9 @@ Expected<Transition> decode_transition(uint16_t opcode, hw::QpType type, View<Qp
                                        uint32_t opt_param_mask, const hw::QpAttributes& now) {
   const auto* step = std::ranges::find(kSteps, opcode, &Step::opcode);
   if (step == std::end(kSteps)) return Error{EINVAL, "the command is no transition of a queue pair"};
+  if (step->from && *step->from != now.state)
+    return Error{EBUSY, std::string("the queue pair is in ") + engine::state_name(now.state) + ", not in " +
+                            engine::state_name(*step->from)};
   uint32_t mask = step->mandatory;
   for (const OptionalAttribute& optional : kOptional)
     if (opt_param_mask & optional.named_by) mask |= optional.attribute;

@@ -82,6 +82,7 @@ TEST_F(QueuePairs, ReliableFromResetToRts) {
 TEST_F(QueuePairs, DatagramsAndUnreliableOnesTakeTheirPart) {
   for (const QpType type : {QpType::kUd, QpType::kUc}) {
     unit.qp_.type = type;
+    unit.qp_.attributes.state = hw::QpState::kReset;
     input<Rst2initQp>()[Rst2initQpIn::qpc].set(Qpc::q_key, 0x11111111);
     ASSERT_EQ(run(), Status::kOk);
     EXPECT_EQ(engine::check_transition(type, hw::QpState::kReset, hw::QpState::kInit, unit.mask_), "");
@@ -98,6 +99,7 @@ TEST_F(QueuePairs, DatagramsAndUnreliableOnesTakeTheirPart) {
 TEST_F(QueuePairs, OptionalFieldsChangeOnlyWhereTheyAreNamed) {
   unit.qp_.type = QpType::kRc;
   unit.qp_.attributes.access = engine::kRemoteRead | engine::kRemoteWrite;
+  unit.qp_.attributes.state = hw::QpState::kRts;
   const auto run_on = input<Rts2rtsQp>();
   run_on[Rts2rtsQpIn::qpc].set(Qpc::rae, true);
   run_on[Rts2rtsQpIn::qpc].set(Qpc::min_rnr_nak, 9);
@@ -112,6 +114,7 @@ TEST_F(QueuePairs, OptionalFieldsChangeOnlyWhereTheyAreNamed) {
 
 TEST_F(QueuePairs, PortsAndLeavesChangeWhereTheyAreNamed) {
   unit.qp_.type = QpType::kRc;
+  unit.qp_.attributes.state = hw::QpState::kRts;
   input<Rts2rtsQp>();
   in.resize(in.size() + QpcExt::kBits / 8);
   const Writer<Rts2rtsQpIn> run_on(in);
@@ -136,6 +139,26 @@ TEST_F(QueuePairs, PortsAndLeavesChangeWhereTheyAreNamed) {
   EXPECT_EQ(unit.extras_.response_leaf, 9u);
 }
 
+TEST_F(QueuePairs, TransitionsBeginWhereTheirNamesSay) {
+  unit.qp_.type = QpType::kUd;
+  const auto begins = [this](hw::QpState state, auto command) {
+    unit.qp_.attributes.state = state;
+    input<decltype(command)>();
+    return run() == Status::kOk;
+  };
+  for (const hw::QpState state :
+       {hw::QpState::kReset, hw::QpState::kInit, hw::QpState::kRtr, hw::QpState::kRts, hw::QpState::kSqd,
+        hw::QpState::kSqe, hw::QpState::kError}) {
+    EXPECT_EQ(begins(state, Rst2initQp{}), state == hw::QpState::kReset);
+    EXPECT_EQ(begins(state, Init2initQp{}), state == hw::QpState::kInit);
+    EXPECT_EQ(begins(state, Rtr2rtsQp{}), state == hw::QpState::kRtr);
+    EXPECT_EQ(begins(state, Rts2rtsQp{}), state == hw::QpState::kRts);
+    EXPECT_EQ(begins(state, Sqd2rtsQp{}), state == hw::QpState::kSqd);
+    EXPECT_EQ(begins(state, Sqerr2rtsQp{}), state == hw::QpState::kSqe);
+  }
+  EXPECT_EQ(run(), Status::kBadResStateErr);
+}
+
 TEST_F(QueuePairs, LeavingNeedsNoContext) {
   input<Qp2err>();
   ASSERT_EQ(run(), Status::kOk);
@@ -148,6 +171,7 @@ TEST_F(QueuePairs, LeavingNeedsNoContext) {
 
 TEST_F(QueuePairs, MtuCodesAndUnknownNumbersAreRefused) {
   unit.qp_.type = QpType::kRc;
+  unit.qp_.attributes.state = hw::QpState::kInit;
   for (const uint32_t code : {0u, 6u, 7u}) {
     input<Init2rtrQp>()[Init2rtrQpIn::qpc].set(Qpc::mtu, code);
     EXPECT_EQ(run(), Status::kBadParamErr) << code;
