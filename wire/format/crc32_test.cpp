@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "wire/format/crc32.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "wire/format/crc32_tables.h"
+
+namespace verbatim::roce {
+namespace {
+
+/// As defined, a bit at a time.
+uint32_t slow_update(uint32_t state, std::span<const uint8_t> bytes) {
+  for (const uint8_t byte : bytes) {
+    state ^= byte;
+    for (int bit = 0; bit < 8; bit++) state = crc32::times_x(state);
+  }
+  return state;
+}
+
+std::vector<uint8_t> some_bytes(size_t count) {
+  std::vector<uint8_t> bytes(count);
+  uint32_t state = 1;
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>((state = state * 1664525 + 1013904223) >> 24);
+  return bytes;
+}
+
+TEST(Crc32, HasItsCheckValue) {
+  const char digits[] = "123456789";
+  for (const Crc32Way& way : crc32_ways())
+    EXPECT_EQ(~way.update(kCrc32Start, reinterpret_cast<const uint8_t*>(digits), 9), 0xcbf43926) << way.name;
+}
+
+TEST(Crc32, IsTheSameInEveryWayLengthAndAlignment) {
+  const auto bytes = some_bytes(1300);
+  for (size_t from = 0; from < 4; from++)
+    for (size_t count = 0; count < 1200; count++) {
+      const auto part = std::span(bytes).subspan(from, count);
+      const uint32_t right = slow_update(0x12345678, part);
+      ASSERT_EQ(crc32_update(0x12345678, part), right) << count;
+      for (const Crc32Way& way : crc32_ways())
+        ASSERT_EQ(way.update(0x12345678, part.data(), count), right) << way.name << ' ' << count;
+    }
+}
+
+TEST(Crc32, GoesOnWhereItStopped) {
+  const auto bytes = some_bytes(5000);
+  const uint32_t whole = slow_update(kCrc32Start, bytes);
+  for (const Crc32Way& way : crc32_ways())
+    for (const size_t cut : {1u, 15u, 16u, 17u, 64u, 255u, 256u, 1024u, 4096u, 4999u}) {
+      const uint32_t first = way.update(kCrc32Start, bytes.data(), cut);
+      EXPECT_EQ(way.update(first, bytes.data() + cut, bytes.size() - cut), whole) << way.name << ' ' << cut;
+    }
+}
+
+TEST(Crc32, CanBeTakenBack) {
+  EXPECT_EQ(crc32::over_x(crc32::times_x(0xdeadbeef)), 0xdeadbeefu);
+  EXPECT_EQ(crc32::times_x(crc32::over_x(0xdeadbeee)), 0xdeadbeeeu);
+  EXPECT_EQ(crc32::multiply(0xdeadbeef, crc32::power_of_x(0)), 0xdeadbeefu);
+  EXPECT_EQ(crc32::multiply(crc32::power_of_x(40), crc32::power_of_x(60)), crc32::power_of_x(100));
+}
+
+}  // namespace
+}  // namespace verbatim::roce
