@@ -207,10 +207,13 @@ int ibv_rereg_mr(ibv_mr* mr, int signed_flags, ibv_pd* pd, void* addr, size_t le
 
 int ibv_dereg_mr(ibv_mr* mr) {
   Context& context = *Context::of(mr->context);
-  if (!context.abandoned)
-    if (const int error = settle(context, context.hca->destroy_mr(MemoryRegion::of(mr)->device)))
-      return error;
-  delete MemoryRegion::of(mr);
+  MemoryRegion* region = MemoryRegion::of(mr);
+  if (!context.abandoned) {
+    if (region->was_bound && context.provider->has_windows(context, *region))
+      return refuse(context, EBUSY, "ibv_dereg_mr: a memory window is still bound to the region");
+    if (const int error = settle(context, context.hca->destroy_mr(region->device))) return error;
+  }
+  delete region;
   return 0;
 }
 

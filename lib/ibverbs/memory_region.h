@@ -12,6 +12,7 @@ struct MemoryRegion {
   hw::Mr* device = nullptr;
   uint32_t access = 0;
   uint64_t iova = 0;
+  std::atomic<bool> was_bound{false};  ///< a memory window was to be bound to it
   DomainUse domain_use;
   DmaBuf dma_buf;  ///< where the memory is, unless the program has it mapped itself
 

@@ -28,6 +28,7 @@
 namespace verbatim::verbs {
 
 struct Context;
+struct MemoryRegion;
 struct Provider;
 
 /// A device of the list; lives as long as the library. The public part comes first.
@@ -223,6 +224,9 @@ struct Provider {
   int (*destroy_wq_table)(Context& context, uint32_t number);
   /// A queue pair that only receives, into the queues of a table; taken down like others.
   QueuePair* (*create_spreading_qp)(Context& context, const ibv_qp_init_attr_ex& attributes);
+
+  /// Whether memory windows are bound to the region.
+  bool (*has_windows)(Context& context, const MemoryRegion& region);
 
   AddressHandle* (*create_ah)(ProtectionDomain& domain, const ibv_ah_attr& attributes);
   void (*free_ah)(AddressHandle& ah);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Memory windows: indirect keys with one range, which peers use and work requests bind.
+#include <algorithm>
 #include <new>
 
+#include "abi/prm/memory.h"
+#include "lib/ibverbs/memory_region.h"
 #include "lib/mlx5/builders.h"
 #include "lib/mlx5/memory_key.h"
+#include "lib/mlx5/typed_command.h"
 
 namespace verbatim::mlx5 {
-namespace {
-
-using connectx::UmrControlSegment;
-using connectx::UmrKeySegment;
 
 /// The public part comes first.
 struct MemoryWindow {
@@ -19,6 +19,11 @@ struct MemoryWindow {
 
   static MemoryWindow* of(ibv_mw* window) { return reinterpret_cast<MemoryWindow*>(window); }
 };
+
+namespace {
+
+using connectx::UmrControlSegment;
+using connectx::UmrKeySegment;
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   verbs::Context& context = *verbs::ProtectionDomain::of(pd)->context;
@@ -42,11 +47,19 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   if (window->key == nullptr) return nullptr;
   window->context = &context;
   window->shown = {pd->context, pd, window->key->rkey, MemoryKey::of(window->key)->index, type};
+  ContextState& state = ContextState::of(context);
+  const std::lock_guard hold(state.windows_lock);
+  state.windows.insert(window.get());
   return &window.release()->shown;
 }
 
 int dealloc_mw(ibv_mw* public_window) {
   MemoryWindow* window = MemoryWindow::of(public_window);
+  if (!window->context->abandoned) {
+    ContextState& state = ContextState::of(*window->context);
+    const std::lock_guard hold(state.windows_lock);
+    state.windows.erase(window);
+  }
   if (const int error = mlx5dv_destroy_mkey(window->key)) return error;
   delete window;
   return 0;
@@ -65,6 +78,32 @@ int bind_mw(ibv_qp* qp, ibv_mw* window, ibv_mw_bind* wanted) {
                          "ibv_bind_mw: windows of type 1 have addresses", qp->qp_num);
   if (const int error = post_send(qp, &wr, &bad)) return error;
   window->rkey = wr.bind_mw.rkey;
+  return 0;
+}
+
+/// The local key of the memory that a window opens; 0: none.
+uint32_t target_of(const MemoryWindow& window) {
+  devx::TypedCommand<prm::QueryMkey> query;
+  query.in().set(prm::QueryMkeyIn::mkey_index, MemoryKey::of(window.key)->index);
+  if (query.send(*window.context) != 0) return 0;
+  const prm::View<prm::QueryMkeyOut> key = query.out();
+  if (key[prm::QueryMkeyOut::memory_key_mkey_entry][prm::Mkc::free]) return 0;
+  return key.overlay<prm::Klm>(prm::QueryMkeyOut::bsf0_klm0_pas_mtt0_1)[prm::Klm::mkey];
+}
+
+/// 0, or EINVAL: the region's rights do not allow a window of those.
+int check_rights(const QueuePair& qp, const ibv_mw_bind_info& info) {
+  constexpr unsigned int kWrites = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  const uint32_t rights = verbs::MemoryRegion::of(info.mr)->access;
+  if ((rights & IBV_ACCESS_MW_BIND) == 0)
+    return verbs::refuse(*qp.context, EINVAL,
+                         "binding a memory window: the region was registered without IBV_ACCESS_MW_BIND",
+                         qp.number);
+  if ((info.mw_access_flags & kWrites) != 0 && (rights & IBV_ACCESS_LOCAL_WRITE) == 0)
+    return verbs::refuse(*qp.context, EINVAL,
+                         "binding a memory window: a window to write through needs a region with "
+                         "IBV_ACCESS_LOCAL_WRITE",
+                         qp.number);
   return 0;
 }
 
@@ -99,6 +138,8 @@ int write_bind(const QueuePair& qp, std::byte* at, const ibv_mw& window, uint32_
   const bool type2 = window.type == IBV_MW_TYPE_2, binds = info.length != 0;
   if (info.length > kLengthMax) return EOPNOTSUPP;
   if (binds && info.mr == nullptr) return EINVAL;
+  if (binds)
+    if (const int error = check_rights(qp, info)) return error;
   if (1 + kUnits + binds > units_max(qp)) return ENOMEM;
   UmrControlSegment control{};
   UmrKeySegment key{};
@@ -117,9 +158,20 @@ int write_bind(const QueuePair& qp, std::byte* at, const ibv_mw& window, uint32_
   std::memcpy(at, &key, sizeof key);
   at = advance(qp, at, sizeof key);
   const connectx::ListEntry range{static_cast<uint32_t>(info.length), binds ? info.mr->lkey : 0, info.addr};
-  if (binds) std::memcpy(at, &range, sizeof range);
+  if (binds) {
+    std::memcpy(at, &range, sizeof range);
+    verbs::MemoryRegion::of(info.mr)->was_bound = true;
+  }
   units = kUnits + binds;
   return 0;
+}
+
+bool has_windows(verbs::Context& context, const verbs::MemoryRegion& region) {
+  ContextState& state = ContextState::of(context);
+  const std::lock_guard hold(state.windows_lock);
+  return std::ranges::any_of(state.windows, [&region](const MemoryWindow* window) {
+    return target_of(*window) == region.base.lkey;
+  });
 }
 
 void install_memory_windows(verbs_context& verbs) {

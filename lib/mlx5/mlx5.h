@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/spinlock.h"
@@ -28,6 +29,7 @@ namespace verbatim::mlx5 {
 
 struct CompletionQueue;
 struct MemoryKey;
+struct MemoryWindow;
 struct QueuePair;
 struct SharedReceiveQueue;
 
@@ -76,6 +78,8 @@ struct ContextState {
   uint32_t crypto_session = 0;         ///< login of mlx5dv_crypto_login; 0: none
   SpinLock signature_lock;             ///< of the next, and of the errors of those keys
   std::unordered_map<uint32_t, MemoryKey*> signature_keys;  ///< by index
+  std::mutex windows_lock;             ///< of the next
+  std::unordered_set<MemoryWindow*> windows;
   std::vector<std::byte*> kept_pages;  ///< UAR pages that were freed while queues still rang there
   devx::Interrupts interrupts;
   std::shared_ptr<devx::Subscriptions> subscriptions = std::make_shared<devx::Subscriptions>();
@@ -309,6 +313,8 @@ void install_builders(QueuePair& qp, uint64_t flags);
 /// The mlx5dv_wr_ calls for the operations in `flags` (MLX5DV_QP_EX_WITH_x), which its type has.
 void install_key_builders(QueuePair& qp, uint64_t flags);
 void install_memory_windows(verbs_context& verbs);
+/// Whether windows of the context are bound to the region now.
+bool has_windows(verbs::Context& context, const verbs::MemoryRegion& region);
 
 /// Takes the completions of a queue pair that is gone or reset out of a queue.
 void clean_cq(CompletionQueue& cq, uint32_t user_index, SharedReceiveQueue* srq);

@@ -65,6 +65,7 @@ const verbs::Provider kProvider = {
     .create_wq_table = create_wq_table,
     .destroy_wq_table = destroy_wq_table,
     .create_spreading_qp = create_spreading_qp,
+    .has_windows = has_windows,
     .create_ah = create_ah,
     .free_ah = free_ah,
 };

@@ -204,6 +204,60 @@ TEST_F(Windows, AreBoundByTheBuilder) {
   EXPECT_EQ(reach(IBV_WR_RDMA_READ, rkey, address(1000)), IBV_WC_SUCCESS);
 }
 
+TEST_F(Windows, KeepTheirRegion) {
+  make(IBV_MW_TYPE_1);
+  ibv_mr* region = ibv_reg_mr(right.pd, right.buffer.data(), 4096, window_traits().mr_access);
+  ASSERT_NE(region, nullptr);
+  ibv_mw_bind_info info = range(0, 64);
+  info.mr = region;
+  ASSERT_EQ(bind1(info), IBV_WC_SUCCESS);
+  EXPECT_EQ(ibv_dereg_mr(region), EBUSY);
+  EXPECT_EQ(reach(IBV_WR_RDMA_READ, window->rkey, address(0)), IBV_WC_SUCCESS) << "it is as it was";
+  ASSERT_EQ(bind1(range(0, 64)), IBV_WC_SUCCESS) << "to another region";
+  EXPECT_EQ(ibv_dereg_mr(region), 0);
+  EXPECT_EQ(ibv_dealloc_mw(window), 0);
+  make(IBV_MW_TYPE_2);
+  region = ibv_reg_mr(right.pd, right.buffer.data(), 4096, window_traits().mr_access);
+  info.mr = region;
+  const uint32_t rkey = ibv_inc_rkey(window->rkey);
+  ASSERT_EQ(post2(info, rkey), 0);
+  ASSERT_EQ(completed(44), IBV_WC_SUCCESS);
+  EXPECT_EQ(ibv_dereg_mr(region), EBUSY);
+  ibv_send_wr free = right.request(IBV_WR_LOCAL_INV, 0);
+  free.num_sge = 0;
+  free.invalidate_rkey = rkey;
+  ASSERT_EQ(right.post(free), 0);
+  EXPECT_EQ(right.wait_status(), IBV_WC_SUCCESS);
+  EXPECT_EQ(ibv_dereg_mr(region), 0) << "freed";
+}
+
+TEST_F(Windows, NeedARegionThatAllowsThem) {
+  make(IBV_MW_TYPE_1);
+  struct {
+    int region;
+    unsigned int window;
+    int outcome;
+  } const cases[] = {
+      {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, EINVAL},
+      {IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_READ, 0},
+      {IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_WRITE, EINVAL},
+      {IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_ATOMIC, EINVAL},
+      {IBV_ACCESS_MW_BIND | IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_WRITE, 0},
+  };
+  for (const auto& c : cases) {
+    ibv_mr* region = ibv_reg_mr(right.pd, right.buffer.data(), 4096, c.region);
+    ASSERT_NE(region, nullptr);
+    ibv_mw_bind wanted{33, IBV_SEND_SIGNALED, range(0, 64, c.window)};
+    wanted.bind_info.mr = region;
+    EXPECT_EQ(ibv_bind_mw(right.qp, window, &wanted), c.outcome) << c.region << ' ' << c.window;
+    if (c.outcome == 0) {
+      EXPECT_EQ(completed(33), IBV_WC_SUCCESS);
+      EXPECT_EQ(bind1(range(0, 0)), IBV_WC_SUCCESS);
+    }
+    EXPECT_EQ(ibv_dereg_mr(region), 0);
+  }
+}
+
 TEST_F(Windows, AreRefusedWhereTheyMakeNoSense) {
   errno = 0;
   EXPECT_EQ(ibv_alloc_mw(right.pd, static_cast<ibv_mw_type>(3)), nullptr);

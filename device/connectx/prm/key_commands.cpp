@@ -131,6 +131,8 @@ Result query_mkey(Command<QueryMkey>& c) {
   context.set(Mkc::len, spec->length);
   context.set(Mkc::length64, spec->length == UINT64_MAX);
   context.set(Mkc::lr, true);
+  context.set(Mkc::free, (spec->access & engine::kFreeKey) != 0);
+  context.set(Mkc::umr_en, (spec->access & engine::kUpdatable) != 0);
   for (const Right& right : kRights) context.set(right.field, (spec->access & right.access) != 0);
   if (spec->access & engine::kIndirect) show_list(*spec, c.out);
   return {};
