@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <utility>
 
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/queue_access.h"
@@ -85,14 +86,14 @@ uint8_t vendor_syndrome_of(engine::Status status) {
 }  // namespace
 
 CompletionRing::CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSink& sink,
-                               std::atomic<bool>& overrun_alarm)
+                               std::function<void()> on_overrun)
     : ring_(spec.ring),
       doorbell_(spec.doorbell),
       ignore_overrun_(spec.ignore_overrun),
       real_time_(spec.real_time),
       face_(face),
       sink_(sink),
-      overrun_alarm_(overrun_alarm) {}
+      on_overrun_(std::move(on_overrun)) {}
 
 // The last 64 bytes of the entry: an entry of 128 bytes begins with room for inline data.
 std::byte* CompletionRing::entry(uint32_t index) const {
@@ -126,8 +127,8 @@ T* CompletionRing::claim() {
 // With the lock held. Completions are lost from now on.
 void CompletionRing::lose() {
   overrun_.store(true, std::memory_order_relaxed);
-  overrun_alarm_.store(true, std::memory_order_relaxed);
   sink_.on_async(hw::AsyncEvent::kCqError, face_.owner);
+  on_overrun_();
 }
 
 // With the lock held: the staged entry goes into the ring. False: the ring is not there any more.

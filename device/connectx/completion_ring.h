@@ -21,8 +21,8 @@ namespace verbatim::connectx {
 /// is armed by the doorbell record's second word and fires once.
 class CompletionRing final : public engine::Held {
  public:
-  /// `overrun_alarm` is set when this or another queue of the device has overrun.
-  CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSink& sink, std::atomic<bool>& overrun_alarm);
+  /// `on_overrun` is called once, with locks of queues held, when completions are lost.
+  CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSink& sink, std::function<void()> on_overrun);
 
   struct Received {
     uint8_t cqe_opcode;
@@ -95,7 +95,7 @@ class CompletionRing final : public engine::Held {
   const bool real_time_;
   hw::Cq& face_;
   hw::EventSink& sink_;
-  std::atomic<bool>& overrun_alarm_;
+  const std::function<void()> on_overrun_;
   SpinLock lock_;
   uint32_t produced_ = 0;             ///< running index of the next entry
   std::unique_ptr<Session> session_;  ///< held back; nullptr until something is

@@ -91,7 +91,7 @@ Expected<CqObject*> ConnectxHca::make_cq(const hw::CqSpec& spec, hw::EventSink& 
   if (Outcome fits = check_queue(spec.ring, "completion"); !fits) return fits.error();
   if (!spec.doorbell || (spec.ring.stride != 64 && spec.ring.stride != 128))
     return Error{EINVAL, "a completion queue needs a doorbell record and entries of 64 or 128 bytes"};
-  auto cq = std::make_unique<CqObject>(spec, sink, overrun_alarm_);
+  auto cq = std::make_unique<CqObject>(spec, sink);
   const std::scoped_lock hold(numbers_.lock, lock_);
   if (cq_count_ == limits_.max_cq || (cq->number = cq_numbers_.take()) == 0)
     return Error{ENOMEM, "all completion queues of the device are in use"};
@@ -337,20 +337,6 @@ void ConnectxHca::ring_send(hw::Qp* face) { static_cast<QpObject*>(face)->queue_
 void ConnectxHca::poll() {
   engine_.note_program_poll();
   engine_.progress();
-  if (overrun_alarm_.load(std::memory_order_relaxed)) fail_overrun();
-}
-
-// A completion queue that overran has lost completions: its queue pairs cannot be trusted any more.
-void ConnectxHca::fail_overrun() {
-  std::lock_guard<std::mutex> hold(lock_);
-  overrun_alarm_ = false;
-  for (CqObject* cq = cqs_.first(); cq; cq = cq->next) {
-    if (!cq->ring.overrun()) continue;
-    std::lock_guard<std::mutex> hold_users(cq->lock);
-    for (QpObject* qp : cq->users)
-      if (!qp->ending && qp->queue_pair->state() != hw::QpState::kError)
-        qp->queue_pair->fail(hw::AsyncEvent::kQpFatal, "its completion queue overran: completions were lost");
-  }
 }
 
 }  // namespace verbatim::connectx

@@ -131,7 +131,6 @@ class ConnectxHca final : public hw::Hca {
   Expected<SrqObject*> make_srq(const hw::SrqSpec&, hw::EventSink& sink);
   Expected<QpObject*> make_qp(const hw::QpSpec&, hw::EventSink& sink);
   Outcome check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const;
-  void fail_overrun();
   void show_object(std::string_view kind, uint32_t number);
   void hide_object(std::string_view kind, uint32_t number);
   static constexpr size_t kUarsMax = size_t{1} << 20;
@@ -142,7 +141,6 @@ class ConnectxHca final : public hw::Hca {
   hw::Limits limits_;
   EventRouter router_{sink_, limits_.completion_vectors};
   UarTable uars_{kUarsMax};
-  std::atomic<bool> overrun_alarm_{false};
   std::mutex lock_;
   LinkedList<CqObject> cqs_;
   LinkedList<QpObject> qps_;

@@ -39,6 +39,14 @@ Outcome CqObject::idle() {
   return Done{};
 }
 
+// Completions were lost: queue pairs cannot be trusted any more.
+void CqObject::fail_users() {
+  const std::lock_guard hold(lock);
+  for (QpObject* qp : users)
+    if (!qp->ending && qp->queue_pair->state() != hw::QpState::kError)
+      qp->queue_pair->fail(hw::AsyncEvent::kQpFatal, "its completion queue overran: completions were lost");
+}
+
 QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
     : spec(s),
       sink(event_sink),

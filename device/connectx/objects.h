@@ -67,8 +67,7 @@ struct MrObject : hw::Mr, Linked<MrObject> {
 struct QpObject;
 
 struct CqObject : hw::Cq, Linked<CqObject>, Made {
-  CqObject(const hw::CqSpec& spec, hw::EventSink& sink, std::atomic<bool>& overrun_alarm)
-      : ring(spec, *this, sink, overrun_alarm) {
+  CqObject(const hw::CqSpec& spec, hw::EventSink& sink) : ring(spec, *this, sink, [this] { fail_users(); }) {
     owner = spec.owner;
   }
   CompletionRing ring;
@@ -78,6 +77,9 @@ struct CqObject : hw::Cq, Linked<CqObject>, Made {
   std::atomic<uint32_t> work_queues{0};  ///< that complete here
   /// EBUSY: there are some.
   Outcome idle();
+
+ private:
+  void fail_users();
 };
 
 struct SrqObject : hw::Srq, Made {

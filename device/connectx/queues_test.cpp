@@ -39,14 +39,14 @@ struct Queues : ::testing::Test {
   uint32_t doorbell[2] = {}, cq_doorbell[2] = {};
   Events events;
   hw::Cq face;
-  std::atomic<bool> alarm{false};
+  int overruns = 0;
   hw::CqSpec cq_spec = [this] {
     hw::CqSpec spec;
     spec.ring = memory_of(cq_bytes, kEntries, 64);
     spec.doorbell = cq_doorbell;
     return spec;
   }();
-  CompletionRing completions{cq_spec, face, events, alarm};
+  CompletionRing completions{cq_spec, face, events, [this] { overruns++; }};
   SendRing send{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRc, completions, 7};
   engine::SendWork work;
   uint32_t next = 0;
@@ -95,7 +95,6 @@ struct CompressedRing {
   uint32_t doorbell[2] = {};
   Events events;
   hw::Cq face;
-  std::atomic<bool> alarm{false};
   hw::CqSpec spec = [this] {
     hw::CqSpec made;
     made.ring = memory_of(bytes, kEntries, 64);
@@ -103,7 +102,7 @@ struct CompressedRing {
     made.doorbell = doorbell;
     return made;
   }();
-  CompletionRing ring{spec, face, events, alarm};
+  CompletionRing ring{spec, face, events, [] {}};
 };
 
 TEST(CompressedCompletions, OfARunAreATitleAndShortEntries) {
@@ -229,6 +228,8 @@ TEST_F(Queues, OverrunAndArming) {
   EXPECT_EQ(reinterpret_cast<const ErrorCqe&>(cqe(1)).syndrome, 0x13);
   for (int i = 0; i < 3; i++) completions.push_request(kQpn, 0, 0, 0);
   EXPECT_TRUE(completions.overrun());
+  completions.push_request(kQpn, 0, 0, 0);
+  EXPECT_EQ(overruns, 1);
   EXPECT_EQ(events.asyncs, 1);
   EXPECT_EQ(events.last, hw::AsyncEvent::kCqError);
 }

@@ -140,6 +140,31 @@ TEST_F(DevxQueues, OverrunsAreEventsAndSeen) {
   mlx5dv_devx_destroy_event_channel(channel);
 }
 
+// Whoever is driven by its peer alone neither polls nor rings.
+TEST_F(DevxQueues, OverrunsFailQueuePairsAtOnce) {
+  DevxDevice peer;
+  ASSERT_TRUE(peer.good());
+  mlx5dv_devx_event_channel* channel = mlx5dv_devx_create_event_channel(
+      device.context, static_cast<mlx5dv_devx_create_event_channel_flags>(0));
+  DevxCq cq(device, 1, device.eqn), peers(peer, 4, peer.eqn);
+  DevxQp receiver(device, cq), sender(peer, peers);
+  uint16_t type = static_cast<uint16_t>(prm::Event::kLocalWqCatastrophicError);
+  ASSERT_EQ(mlx5dv_devx_subscribe_devx_event(channel, receiver.object, sizeof type, &type, 5), 0);
+  ASSERT_EQ(receiver.connect(sender.number), 0);
+  ASSERT_EQ(sender.connect(receiver.number), 0);
+  DataSegment none{};
+  none.lkey = connectx::kInvalidKey;
+  for (int i = 0; i < 3; i++) receiver.receive(none);
+  for (int i = 0; i < 3; i++) sender.post_segments(connectx::kOpSend, {});
+  pollfd ready{channel->fd, POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, 5000), 1);
+  Mail<prm::QueryQp> mail;
+  mail.in.set(prm::QueryQpIn::qpn, receiver.number);
+  ASSERT_EQ(mail.query(receiver.object), 0);
+  EXPECT_EQ(mail.out[prm::QueryQpOut::qpc].as<prm::QpState>(prm::Qpc::state), prm::QpState::kErr);
+  mlx5dv_devx_destroy_event_channel(channel);
+}
+
 TEST_F(DevxQueues, SurviveThatTheirMemoryIsTakenAway) {
   DevxCq cq(device, 4, device.eqn);
   DevxQp doomed(device, cq), other(device, cq);
