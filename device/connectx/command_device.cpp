@@ -70,7 +70,7 @@ Expected<uint32_t> CommandDevice::create_mkey(uint16_t uid, const prm::MkeySpec&
                 {wanted.room, wanted.log_entry_size ? uint64_t{1} << wanted.log_entry_size : 0,
                  wanted.protectable, wanted.encrypts ? unconfigured_crypto() : nullptr},
                 wanted.list, wanted.variant)
-          : make_umem_key(spec, wanted, umem);
+          : make_umem_key(uid, spec, wanted, umem);
   if (!region) return region.error();
   const uint32_t index = (*region)->lkey >> 8;
   mkeys_[index] = {uid, wanted, *region, umem};
@@ -78,11 +78,10 @@ Expected<uint32_t> CommandDevice::create_mkey(uint16_t uid, const prm::MkeySpec&
   return index;
 }
 
-Expected<hw::Mr*> CommandDevice::make_umem_key(const hw::MrSpec& part, const prm::MkeySpec& wanted,
-                                               UmemObject*& umem) {
-  const auto found = numbers_.umems.find(wanted.umem);
-  if (found == numbers_.umems.end()) return nobodys("umem", wanted.umem);
-  umem = found->second;
+Expected<hw::Mr*> CommandDevice::make_umem_key(uint16_t uid, const hw::MrSpec& part,
+                                               const prm::MkeySpec& wanted, UmemObject*& umem) {
+  umem = visible(numbers_.umems, uid, wanted.umem);
+  if (umem == nullptr) return nobodys("umem", wanted.umem);
   constexpr uint32_t kWrites = engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteAtomic;
   if ((wanted.access & kWrites) && !(umem->spec.access & engine::kLocalWrite))
     return Error{EINVAL, "the key is to write to a umem that was registered for reading"};

@@ -107,7 +107,8 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
     hw::Mr* region;
     UmemObject* umem;  ///< nullptr: it stands for other keys
   };
-  Expected<hw::Mr*> make_umem_key(const hw::MrSpec& spec, const prm::MkeySpec& wanted, UmemObject*& umem);
+  Expected<hw::Mr*> make_umem_key(uint16_t uid, const hw::MrSpec& spec, const prm::MkeySpec& wanted,
+                                  UmemObject*& umem);
   Outcome hold(uint16_t uid, prm::ObjectId id) override;
   void let_go(prm::ObjectId id) override;
 

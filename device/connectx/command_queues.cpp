@@ -85,10 +85,10 @@ Outcome CommandQueues::destroy_eq(uint16_t uid, uint32_t eqn) {
 
 Expected<uint32_t> CommandQueues::create_cq(uint16_t uid, const prm::CqContext& context) {
   Expected<UmemSpace> ring = UmemSpace::hold(
-      numbers_, context.ring, uint64_t{context.entries} * context.stride, true, "completion queue");
+      numbers_, uid, context.ring, uint64_t{context.entries} * context.stride, true, "completion queue");
   if (!ring) return ring.error();
   Expected<UmemSpace> record =
-      UmemSpace::hold(numbers_, context.doorbell, kRecordBytes, false, "doorbell record");
+      UmemSpace::hold(numbers_, uid, context.doorbell, kRecordBytes, false, "doorbell record");
   if (!record) return record.error();
   if (Outcome sound = hca_.moderate_cq(nullptr, context.count, context.period_us); !sound)
     return sound.error();
@@ -159,7 +159,7 @@ Outcome CommandQueues::resize_cq(uint16_t uid, uint32_t cqn, const prm::Place& p
   if (cq == nullptr) return nobodys("completion queue", cqn);
   prm::CqContext& context = cqs_[cqn];
   Expected<UmemSpace> ring =
-      UmemSpace::hold(numbers_, place, uint64_t{entries} * context.stride, true, "completion queue");
+      UmemSpace::hold(numbers_, uid, place, uint64_t{entries} * context.stride, true, "completion queue");
   if (!ring) return ring.error();
   if (Outcome done = cq->ring.go_on_in(memory_of(*ring, entries, context.stride)); !done) return done;
   ring->keep();

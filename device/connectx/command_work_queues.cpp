@@ -50,11 +50,12 @@ Expected<uint32_t> CommandQueues::create_qp(uint16_t uid, const prm::QpContext& 
   if (context.srqn != 0 && (spec.srq = visible(numbers_.srqs, uid, context.srqn)) == nullptr)
     return nobodys("shared receive queue", context.srqn);
   const uint64_t in_front = receive_bytes(context);
-  Expected<UmemSpace> ring = UmemSpace::hold(
-      numbers_, context.ring, in_front + uint64_t{context.send_blocks} * kBasicBlock, false, "work queue");
+  Expected<UmemSpace> ring =
+      UmemSpace::hold(numbers_, uid, context.ring, in_front + uint64_t{context.send_blocks} * kBasicBlock,
+                      false, "work queue");
   if (!ring) return ring.error();
   Expected<UmemSpace> record =
-      UmemSpace::hold(numbers_, context.doorbell, kRecordBytes, false, "doorbell record");
+      UmemSpace::hold(numbers_, uid, context.doorbell, kRecordBytes, false, "doorbell record");
   if (!record) return record.error();
   spec.receive = memory_at(ring->base(), context.receive_entries, context.receive_stride);
   spec.send = memory_at(ring->base() + in_front, context.send_blocks, kBasicBlock);
@@ -94,10 +95,10 @@ Expected<uint32_t> CommandQueues::create_rmp(uint16_t uid, const prm::RmpContext
   if ((spec.pd = visible(numbers_.pds, uid, context.pd)) == nullptr)
     return nobodys("protection domain", context.pd);
   Expected<UmemSpace> ring = UmemSpace::hold(
-      numbers_, context.ring, uint64_t{context.entries} * context.stride, false, "shared receive queue");
+      numbers_, uid, context.ring, uint64_t{context.entries} * context.stride, false, "shared receive queue");
   if (!ring) return ring.error();
   Expected<UmemSpace> record =
-      UmemSpace::hold(numbers_, context.doorbell, kRecordBytes, false, "doorbell record");
+      UmemSpace::hold(numbers_, uid, context.doorbell, kRecordBytes, false, "doorbell record");
   if (!record) return record.error();
   spec.ring = memory_at(ring->base(), context.entries, context.stride);
   spec.doorbell = reinterpret_cast<uint32_t*>(record->base());

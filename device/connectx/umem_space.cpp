@@ -5,11 +5,11 @@
 
 namespace verbatim::connectx {
 
-Expected<UmemSpace> UmemSpace::hold(ObjectNumbers& numbers, const prm::Place& place, uint64_t bytes,
-                                    bool writes, const char* what) {
-  const auto found = numbers.umems.find(place.umem);
-  if (found == numbers.umems.end()) return nobodys("umem", place.umem);
-  UmemObject& umem = *found->second;
+Expected<UmemSpace> UmemSpace::hold(ObjectNumbers& numbers, uint16_t uid, const prm::Place& place,
+                                    uint64_t bytes, bool writes, const char* what) {
+  UmemObject* const named = visible(numbers.umems, uid, place.umem);
+  if (named == nullptr) return nobodys("umem", place.umem);
+  UmemObject& umem = *named;
   if (place.offset > umem.spec.length || bytes > umem.spec.length - place.offset)
     return Error{EINVAL, std::string("the ") + what + " reaches beyond its umem"};
   if (writes && !(umem.spec.access & engine::kLocalWrite))

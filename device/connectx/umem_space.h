@@ -9,9 +9,10 @@ namespace verbatim::connectx {
 /// Memory in a umem that an object lies in: kept in use while this lives, and beyond when kept.
 class UmemSpace {
  public:
-  /// ENOENT: there is no such umem; EINVAL: it ends before, or was registered for reading and is written.
-  static Expected<UmemSpace> hold(ObjectNumbers& numbers, const prm::Place& place, uint64_t bytes,
-                                  bool writes, const char* what);
+  /// ENOENT: the user context has no such umem; EINVAL: it ends before, or was registered for reading and is
+  /// written.
+  static Expected<UmemSpace> hold(ObjectNumbers& numbers, uint16_t uid, const prm::Place& place,
+                                  uint64_t bytes, bool writes, const char* what);
   /// Ends what keep() left.
   static void let_go(ObjectNumbers& numbers, const prm::Place& place);
 

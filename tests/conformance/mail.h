@@ -6,11 +6,7 @@
 #include <gtest/gtest.h>
 #include <infiniband/mlx5dv.h>
 
-#include <cstdint>
-#include <vector>
-
-#include "abi/prm/general.h"
-#include "device/connectx/prm/view.h"
+#include "testing/mailboxes.h"
 
 namespace verbatim::conformance {
 
@@ -24,24 +20,11 @@ inline ibv_context* open_with(uint32_t flags) {
   return context;
 }
 
-/// The mailboxes of one command.
+/// The mailboxes of one command, and the ways to send it.
 template <class Spec>
-struct Mail {
-  using In = typename Spec::In;
-  using Out = typename Spec::Out;
-  std::vector<uint8_t> sent, got;
-  prm::Writer<In> in;
-  prm::View<Out> out;
-
-  /// With so many bytes behind both layouts, for lists.
-  explicit Mail(size_t more_bytes = 0)
-      : sent(In::kBits / 8 + more_bytes), got(Out::kBits / 8 + more_bytes), in(sent), out(got) {
-    in.set(In::opcode, Spec::kOpcode);
-  }
-  Mail(const Mail& other) : sent(other.sent), got(other.got), in(sent), out(got) {}
-  Mail& operator=(const Mail&) = delete;
-  uint32_t status() const { return got[0]; }
-  uint32_t syndrome() const { return prm::View<prm::MboxOut>(got)[prm::MboxOut::syndrome]; }
+struct Mail : test::Mailboxes<Spec> {
+  using Base = test::Mailboxes<Spec>;
+  using Base::Base, Base::got, Base::sent;
   mlx5dv_devx_obj* create(ibv_context* context) {
     return mlx5dv_devx_obj_create(context, sent.data(), sent.size(), got.data(), got.size());
   }
