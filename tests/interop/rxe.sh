@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# RoCEv2 against Linux: guests with the kernel's rxe in QEMU, and stock programs between them and this host.
+# docs/interop.md says more. Needs root, and installs what it needs.
+# usage: rxe.sh boot [NODE...]                 brings up guests a and b (or one of them), until `down`
+#        rxe.sh run [-t SECONDS] NODE COMMAND  runs a shell command in a guest, or in the host's namespace (NODE host)
+#        rxe.sh down                           ends the guests and removes the namespace
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mtu=4200  # of the taps: room for packets of 4096 bytes
+# shellcheck source=tests/interop/rxe/vm.sh
+. "$here/rxe/vm.sh"
+
+usage() {
+  sed -n '/^# usage:/,/^[^#]/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+
+[ $# -gt 0 ] || usage
+action=$1
+shift
+case $action in
+  boot)
+    [ $# -gt 0 ] || set -- a b
+    boot "$@"
+    say "up: $*"
+    ;;
+  run)
+    seconds=60
+    if [ "${1-}" = -t ]; then seconds=$2; shift 2; fi
+    [ $# -ge 2 ] || usage
+    node=$1
+    shift
+    on "$node" "$seconds" "$*"
+    ;;
+  down) down ;;
+  *) usage ;;
+esac
