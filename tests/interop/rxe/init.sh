@@ -35,7 +35,9 @@ mount -t devtmpfs devtmpfs /root/dev
 mkdir -p /root/dev/shm /root/dev/pts
 mount -t devpts devpts /root/dev/pts
 for folder in run tmp dev/shm; do mount -t tmpfs tmpfs "/root/$folder"; done
-cp /serve.sh /root/run/serve.sh
+# What changes while a guest runs must not come from its cache.
+mkdir /root/run/rxe
+mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,ro rxe /root/run/rxe || fail "no folder of scripts over 9p"
 
 hostname "guest$node"
 ulimit -l unlimited
@@ -48,5 +50,5 @@ chroot /root rdma link add rxe0 type rxe netdev eth0 || fail "no rxe0"
 
 echo "guest: up"
 # One connection is one command; they run side by side.
-chroot /root socat -t 600 TCP-LISTEN:9,reuseaddr,fork EXEC:"/bin/sh /run/serve.sh"
+chroot /root socat -t 600 TCP-LISTEN:9,reuseaddr,fork EXEC:"/bin/sh /run/rxe/serve.sh"
 fail "nothing takes commands"

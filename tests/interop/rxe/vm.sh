@@ -82,7 +82,6 @@ make_initial_memory() {  # into $state/initrd
   cp "$(command -v busybox)" "$tree/bin/busybox"
   ln -s ../bin/busybox "$tree/sbin/modprobe"
   cp "$here/rxe/init.sh" "$tree/init"
-  cp "$here/rxe/serve.sh" "$tree/serve.sh"
   chmod 755 "$tree/init"
   for module in "${modules[@]}"; do
     file=$(module_file "$module")
@@ -132,7 +131,9 @@ start_guest() {
     -netdev "tap,id=net,ifname=tap-$node,script=no,downscript=no" \
     -device "virtio-net-pci,netdev=net,mac=52:54:00:77:00:0$byte,host_mtu=$mtu,romfile=" \
     -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
-    -device virtio-9p-pci,fsdev=root,mount_tag=host -device virtio-rng-pci \
+    -device virtio-9p-pci,fsdev=root,mount_tag=host \
+    -fsdev "local,id=rxe,path=$here/rxe,security_model=none,readonly=on" \
+    -device virtio-9p-pci,fsdev=rxe,mount_tag=rxe -device virtio-rng-pci \
     </dev/null >"$state/$node.qemu" 2>&1 &
   echo $! >"$state/$node.pid"
   disown
