@@ -4,12 +4,17 @@
 # docs/interop.md says more. Needs root, and installs what it needs.
 # usage: rxe.sh boot [NODE...]                 brings up guests a and b (or one of them), until `down`
 #        rxe.sh run [-t SECONDS] NODE COMMAND  runs a shell command in a guest, or in the host's namespace (NODE host)
+#        rxe.sh capture FOLDER [NAME...]       guests a and b talk; leaves NAME.pcap in the folder
 #        rxe.sh down                           ends the guests and removes the namespace
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mtu=4200  # of the taps: room for packets of 4096 bytes
 # shellcheck source=tests/interop/rxe/vm.sh
 . "$here/rxe/vm.sh"
+# shellcheck source=tests/interop/rxe/play.sh
+. "$here/rxe/play.sh"
+# shellcheck source=tests/interop/rxe/capture.sh
+. "$here/rxe/capture.sh"
 
 usage() {
   sed -n '/^# usage:/,/^[^#]/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
@@ -32,6 +37,11 @@ case $action in
     node=$1
     shift
     on "$node" "$seconds" "$*"
+    ;;
+  capture)
+    [ $# -ge 1 ] || usage
+    boot_for_now a b
+    capture "$@"
     ;;
   down) down ;;
   *) usage ;;

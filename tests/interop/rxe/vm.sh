@@ -12,7 +12,7 @@ cache=/var/cache/verbatim-rxe  # kernels, unpacked: they need not be fetched twi
 boot_seconds=180          # in software, on a busy machine
 # What rxe, its connection manager and the root over 9p need; what these depend on is found.
 modules=(virtio_pci virtio_net virtio_rng 9pnet_virtio 9p overlay crc32_generic
-         ib_core ib_uverbs rdma_cm rdma_ucm rdma_rxe)
+         ib_core ib_uverbs rdma_cm rdma_ucm rdma_rxe sch_prio sch_netem cls_u32)
 
 say() { echo "rxe.sh: $*" >&2; }
 
@@ -160,6 +160,13 @@ boot() {  # boot NODE...: brings up what is not up
   [ -e "$state/initrd" ] || make_initial_memory
   for node in "$@"; do start_guest "$node"; done
   for node in "$@"; do wait_for_guest "$node"; done
+}
+
+# As boot, and takes down at the end of this script what it has brought up.
+boot_for_now() {
+  [ -e "$state" ] || trap down EXIT
+  trap 'exit 130' INT TERM
+  boot "$@"
 }
 
 down() {

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# Plays a program's two ends on two nodes: what captures and cases have in common. Sourced by rxe.sh.
+python=/usr/bin/python3  # Debian's, which knows python3-pyverbs
+play_seconds=40
+
+# probe NODE: how that node calls probe.py
+probe() {
+  case $1 in
+    host) echo "$python $here/rxe/probe.py" ;;
+    *) echo "$python /run/rxe/probe.py" ;;
+  esac
+}
+
+# Waits in one command on the node until the server's end listens; what cannot be seen gets a moment.
+await() {
+  local look
+  case $2 in
+    probe) look="ss -Htln sport = :7471 | grep -q ." ;;
+    tcp) look="ss -Htln sport = :18515 | grep -q ." ;;
+    cm) look="rdma res show cm_id | grep -q LISTEN" ;;
+    *) look="sleep 3" ;;
+  esac
+  on "$1" 20 "for i in \$(seq 150); do $look && exit 0; sleep 0.1; done; exit 1"
+}
+
+# play NAME SEEN SERVER COMMAND CLIENT COMMAND: SEEN says what shows that the server is ready: probe, tcp, cm or wait.
+# 0 when both ends succeed. Their output is left in $state/out.
+play() {
+  local name=$1 seen=$2 server=$3 serve=$4 client=$5 run=$6 server_status=0 client_status pid
+  rm -rf "$state/out"
+  mkdir -p "$state/out"
+  on "$server" "$play_seconds" "$serve" >"$state/out/server" &
+  pid=$!
+  if await "$server" "$seen" >/dev/null; then
+    on "$client" "$play_seconds" "$run" >"$state/out/client"
+    client_status=$?
+  else
+    echo "the server was not ready in time" >"$state/out/client"
+    client_status=125
+  fi
+  if [ $client_status -ne 0 ]; then  # it may wait for ever for a client that has gone
+    sleep 1
+    on "$server" 5 "pkill -f -- '${serve:0:60}'" >/dev/null
+  fi
+  wait $pid || server_status=$?
+  [ $client_status -eq 0 ] && [ $server_status -eq 0 ] && return 0
+  echo "$client_status $server_status" >"$state/out/status"
+  return 1
+}
+
+# What a failed play has said, for a person.
+explain_play() {
+  local client_status server_status
+  read -r client_status server_status <"$state/out/status"
+  echo "    client: $(status_words "$client_status")"
+  tail -n 4 "$state/out/client" | sed '/^$/d; s/^/      /'
+  echo "    server: $(status_words "$server_status")"
+  tail -n 4 "$state/out/server" | sed '/^$/d; s/^/      /'
+}
+
+status_words() {
+  case $1 in
+    0) echo "ended well" ;;
+    124 | 137) echo "ran out of time ($play_seconds s)" ;;
+    125) echo "did not run" ;;
+    *) echo "ended with status $1" ;;
+  esac
+}
