@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: MIT
 # RoCEv2 against Linux: guests with the kernel's rxe in QEMU, and stock programs between them and this host.
 # docs/interop.md says more. Needs root, and installs what it needs.
-# usage: rxe.sh boot [NODE...]                 brings up guests a and b (or one of them), until `down`
+# usage: rxe.sh interop [--peer guest] [--build FOLDER] [NAME...]
+#                                              all cases (or those named) between Linux's rxe and Verbatim, built in the
+#                                              folder; --peer guest: between two guests, which need no Verbatim
+#        rxe.sh boot [NODE...]                 brings up guests a and b (or one of them), until `down`
 #        rxe.sh run [-t SECONDS] NODE COMMAND  runs a shell command in a guest, or in the host's namespace (NODE host)
 #        rxe.sh capture FOLDER [NAME...]       guests a and b talk; leaves NAME.pcap in the folder
 #        rxe.sh down                           ends the guests and removes the namespace
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034
 mtu=4200  # of the taps: room for packets of 4096 bytes
 # shellcheck source=tests/interop/rxe/vm.sh
 . "$here/rxe/vm.sh"
@@ -15,6 +19,8 @@ mtu=4200  # of the taps: room for packets of 4096 bytes
 . "$here/rxe/play.sh"
 # shellcheck source=tests/interop/rxe/capture.sh
 . "$here/rxe/capture.sh"
+# shellcheck source=tests/interop/rxe/cases.sh
+. "$here/rxe/cases.sh"
 
 usage() {
   sed -n '/^# usage:/,/^[^#]/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
@@ -42,6 +48,34 @@ case $action in
     [ $# -ge 1 ] || usage
     boot_for_now a b
     capture "$@"
+    ;;
+  interop)
+    peer=host build=
+    while [ $# -gt 0 ]; do
+      case $1 in
+        --peer)
+          [ "${2-}" = guest ] || usage
+          peer=b
+          shift 2
+          ;;
+        --build)
+          [ $# -ge 2 ] || usage
+          build=$2
+          shift 2
+          ;;
+        -*) usage ;;
+        *) break ;;
+      esac
+    done
+    if [ "$peer" = host ]; then
+      [ -n "$build" ] || build=$(bash "$here/../../scripts/build.sh" release product) || die "the build failed"
+      verbatim=$(cd "$build" && pwd)/bin/verbatim
+      [ -x "$verbatim" ] || die "there is no $build/bin/verbatim"
+      boot_for_now a
+    else
+      boot_for_now a b
+    fi
+    interop "$@"
     ;;
   down) down ;;
   *) usage ;;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # (some variables are rxe.sh's)
 # Captures of Linux's rxe talking to itself, guest a serving guest b: few packets each. Sourced by rxe.sh.
 #
 # Name, what shows the server to be ready, the server's command, the client's. @S is the server's address, @S6 its other.
@@ -38,15 +38,6 @@ TABLE
   echo "send_imm_v6 | probe | $p send_imm | $p send_imm @S6"
 }
 
-# A network that loses and reorders what guest b sends over UDP, for the capture named lossy.
-lose() {
-  on b 10 "tc qdisc add dev eth0 root handle 1: prio &&
-    tc qdisc add dev eth0 parent 1:3 handle 30: netem delay 1ms reorder 80% loss 10% &&
-    tc filter add dev eth0 parent 1: protocol ip u32 match ip protocol 17 0xff flowid 1:3"
-}
-
-lose_nothing() { on b 10 "tc qdisc del dev eth0 root"; }
-
 capture_one() {  # NAME SEEN SERVER CLIENT
   local file=$captures/$1.pcap pid status=0
   rm -f "$file"
@@ -54,9 +45,9 @@ capture_one() {  # NAME SEEN SERVER CLIENT
     'udp port 4791 or (ip6 proto 17 and dst port 4791)' >"$state/tcpdump" 2>&1 &
   pid=$!
   for _ in $(seq 50); do grep -q "listening on" "$state/tcpdump" && break; sleep 0.1; done
-  [ "$1" != lossy ] || lose || return 1
-  play "$1" "$2" a "$3" b "$4" || status=1
-  [ "$1" != lossy ] || lose_nothing
+  [ "$1" != lossy ] || lose b || return 1
+  play "$2" a "$3" b "$4" || status=1
+  [ "$1" != lossy ] || lose_nothing b
   sleep 0.3
   kill $pid 2>/dev/null
   wait $pid 2>/dev/null
@@ -68,7 +59,7 @@ capture() {  # capture FOLDER [NAME...]
   local name seen serve run passed=0 failed=0
   captures=$1
   shift
-  mkdir -p "$captures" && chmod 755 "$captures" || die "no captures can be put into $captures"
+  if ! mkdir -p "$captures" || ! chmod 755 "$captures"; then die "no captures can be put into $captures"; fi
   while IFS='|' read -r name seen serve run; do
     name=${name// /} seen=${seen// /}
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
@@ -84,6 +75,7 @@ capture() {  # capture FOLDER [NAME...]
       if [ -e "$state/out/status" ]; then explain_play; else echo "    no packet was seen"; fi
     fi
   done < <(capture_table)
+  [ $((passed + failed)) -gt 0 ] || { say "no capture has such a name: $*"; failed=1; }
   echo "$passed passed, $failed failed"
   [ $failed -eq 0 ]
 }

@@ -14,7 +14,8 @@ export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-for word in $(cat /proc/cmdline); do
+read -r words </proc/cmdline
+for word in $words; do
   case $word in
     node=*) node=${word#node=} ;;
     mtu=*) mtu=${word#mtu=} ;;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # (some variables are rxe.sh's)
 # Plays a program's two ends on two nodes: what captures and cases have in common. Sourced by rxe.sh.
 python=/usr/bin/python3  # Debian's, which knows python3-pyverbs
 play_seconds=40
@@ -24,10 +24,10 @@ await() {
   on "$1" 20 "for i in \$(seq 150); do $look && exit 0; sleep 0.1; done; exit 1"
 }
 
-# play NAME SEEN SERVER COMMAND CLIENT COMMAND: SEEN says what shows that the server is ready: probe, tcp, cm or wait.
+# play SEEN SERVER COMMAND CLIENT COMMAND: SEEN says what shows that the server is ready: probe, tcp, cm or wait.
 # 0 when both ends succeed. Their output is left in $state/out.
 play() {
-  local name=$1 seen=$2 server=$3 serve=$4 client=$5 run=$6 server_status=0 client_status pid
+  local seen=$1 server=$2 serve=$3 client=$4 run=$5 server_status=0 client_status pid
   rm -rf "$state/out"
   mkdir -p "$state/out"
   on "$server" "$play_seconds" "$serve" >"$state/out/server" &
@@ -41,7 +41,11 @@ play() {
   fi
   if [ $client_status -ne 0 ]; then  # it may wait for ever for a client that has gone
     sleep 1
-    on "$server" 5 "pkill -f -- '${serve:0:60}'" >/dev/null
+    if [ "$server" = host ]; then
+      pkill -P $pid
+    else
+      on "$server" 5 "pkill -f -- '${serve:0:60}'" >/dev/null
+    fi
   fi
   wait $pid || server_status=$?
   [ $client_status -eq 0 ] && [ $server_status -eq 0 ] && return 0
@@ -67,3 +71,12 @@ status_words() {
     *) echo "ended with status $1" ;;
   esac
 }
+
+# A network that loses and reorders what a guest sends over UDP: lose NODE.
+lose() {
+  on "$1" 10 "tc qdisc add dev eth0 root handle 1: prio &&
+    tc qdisc add dev eth0 parent 1:3 handle 30: netem delay 1ms reorder 80% loss 10% &&
+    tc filter add dev eth0 parent 1: protocol ip u32 match ip protocol 17 0xff flowid 1:3"
+}
+
+lose_nothing() { on "$1" 10 "tc qdisc del dev eth0 root"; }

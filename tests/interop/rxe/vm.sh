@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # (some variables are rxe.sh's)
 # Guests with Linux's rxe: packages, kernel, initial memory, network namespace, QEMU, commands. Sourced by rxe.sh.
 #
 #   namespace $netns:  $bridge 10.77.0.1 fd77::1 --+-- tap-a -- guest a: eth0 10.77.0.2 fd77::2, rxe0
