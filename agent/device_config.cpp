@@ -50,10 +50,15 @@ Expected<DeviceConfig> parse_device(std::string item) {
       device.data_direct = true;
     else if (option == "lag")
       device.lag = true;
+    else if (option == "infiniband")
+      device.infiniband = true;
     else
-      return Error{
-          EINVAL, "VERBATIM_DEVICES: mlx5 has no option '" + option + "'; the options are: data-direct, lag"};
+      return Error{EINVAL, "VERBATIM_DEVICES: mlx5 has no option '" + option +
+                               "'; the options are: data-direct, lag, infiniband"};
   }
+  if (device.lag && device.infiniband)
+    return Error{EINVAL,
+                 "VERBATIM_DEVICES: " + device.name + " cannot have both: a LAG is of Ethernet ports"};
   return device;
 }
 
@@ -64,7 +69,7 @@ Expected<std::vector<DeviceConfig>> parse_devices(const std::string& text) {
   if (text.empty() || is_number(text)) {
     const size_t count = text.empty() ? 1 : text.size() > 3 ? SIZE_MAX : std::stoul(text);
     if (count > kDevicesMax) return Error{EINVAL, "VERBATIM_DEVICES asks for more than 32 devices"};
-    for (size_t i = 0; i < count; i++) devices.push_back({"mlx5_" + std::to_string(i), "mlx5", false, false});
+    for (size_t i = 0; i < count; i++) devices.push_back({"mlx5_" + std::to_string(i), "mlx5"});
     return devices;
   }
   for (size_t at = 0; at <= text.size();) {

@@ -14,11 +14,12 @@ struct DeviceConfig {
   std::string kind;          ///< "mlx5"
   bool data_direct = false;  ///< with a function that reaches memory of other devices directly
   bool lag = false;          ///< its two physical ports form one
+  bool infiniband = false;   ///< its port is one of the host's InfiniBand subnet, not Ethernet
 };
 
 /// Understands VERBATIM_DEVICES: nothing: mlx5_0; a number: that many mlx5 devices; else a list of
-/// name[:kind[:option...]], separated by commas; the options of mlx5 are data-direct and lag. EINVAL: the
-/// reason says what is wrong and which kinds and options there are.
+/// name[:kind[:option...]], separated by commas; the options of mlx5 are data-direct, lag and
+/// infiniband. EINVAL: the reason says what is wrong and which kinds and options there are.
 Expected<std::vector<DeviceConfig>> parse_devices(const std::string& text);
 Expected<std::vector<DeviceConfig>> configured_devices();
 

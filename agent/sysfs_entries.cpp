@@ -9,17 +9,23 @@
 #include <cstdio>
 #include <set>
 
+#include "agent/subnet.h"
+#include "engine/port.h"
+
 namespace verbatim::agent {
 
 namespace {
 
 using Kind = SysfsEntry::Kind;
+using engine::kSubnetGids;
+using engine::kSubnetPkeys;
 
 // A domain of its own: no host has devices in it.
 constexpr const char* kPciDomain = "5642";
 constexpr uint32_t kVendor = 0x15b3;
 constexpr const char* kBoard = "MT_0000000838";
 constexpr uint32_t kPortCapabilities = 1u << 16 | 1u << 26;  // connection management, GIDs from IP addresses
+constexpr uint32_t kSubnetPortCapabilities = 1u << 11 | 1u << 16;  // system image GUID, connection management
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
@@ -121,6 +127,7 @@ void add_function(Builder& build, const std::string& at, const std::string& addr
   build.link(at + "/subsystem", "../../../bus/pci");
   build.link("bus/pci/devices/" + address, "../../../" + at);
   build.link("bus/pci/drivers/mlx5_core/" + address, "../../../../" + at);
+  if (device.infiniband) return;  // no interface of the host is its
   for (const engine::GidEntry& entry : port.gids) {
     const std::string name = interface_name(entry.interface_index);
     if (entry.gid.is_zero() || name.empty()) continue;
@@ -161,17 +168,31 @@ void add_gids(Builder& build, const std::string& at, const PortView& port) {
   }
 }
 
+/// What differs between the link layers. P_Keys are in entry 0 of the table alone.
+void add_link(Builder& build, const std::string& at, const SysfsDevice& device) {
+  const bool infiniband = device.infiniband;
+  build.file(at + "/link_layer", infiniband ? "InfiniBand" : "Ethernet");
+  build.file(at + "/cap_mask", format("0x%08x", infiniband ? kSubnetPortCapabilities : kPortCapabilities));
+  build.file(at + "/lid", format("0x%x", infiniband ? lid_of(device.index) : 0u));
+  build.file(at + "/sm_lid", format("0x%x", infiniband ? kManagerLid : 0u));
+  for (uint32_t i = 0; i < (infiniband ? kSubnetPkeys : 1); i++)
+    build.file(at + "/pkeys/" + std::to_string(i), i == 0 ? "0xffff" : "0x0000");
+}
+
+/// What a port of the InfiniBand subnet has in place of the host's addresses.
+PortView subnet_port(const SysfsDevice& device) {
+  PortView port{true, std::vector<engine::GidEntry>(kSubnetGids)};
+  port.gids[0] = {subnet_gid(device.guid), GidType::kInfiniband};
+  return port;
+}
+
 void add_port(Builder& build, const std::string& at, const SysfsDevice& device, const PortView& port) {
   build.file(at + "/state", port.up ? "4: ACTIVE" : "1: DOWN");
   build.file(at + "/phys_state", port.up ? "5: LinkUp" : "3: Disabled");
   build.file(at + "/rate", rate_text(device.speed_mbps));
-  build.file(at + "/link_layer", "Ethernet");
-  build.file(at + "/cap_mask", format("0x%08x", kPortCapabilities));
-  build.file(at + "/lid", "0x0");
+  add_link(build, at, device);
   build.file(at + "/lid_mask_count", "0");
-  build.file(at + "/sm_lid", "0x0");
   build.file(at + "/sm_sl", "0");
-  build.file(at + "/pkeys/0", "0xffff");
   for (const char* never : {"symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
                             "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors",
                             "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
@@ -227,7 +248,8 @@ std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, c
                              "bus/pci/drivers/mlx5_core", "dev/infiniband"})
     build.folder(folder);
   build.file("class/infiniband_verbs/abi_version", "6");
-  for (const SysfsDevice& device : devices) add_device(build, device, port);
+  for (const SysfsDevice& device : devices)
+    add_device(build, device, device.infiniband ? subnet_port(device) : port);
   return build.take();
 }
 

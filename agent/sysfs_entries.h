@@ -20,7 +20,7 @@ struct SysfsDevice {
   std::string firmware;
   uint32_t part_id = 0;  ///< PCI device, decimal 4129: MT4129
   uint32_t speed_mbps = 0;
-  bool data_direct = false;
+  bool data_direct = false, infiniband = false;
 };
 
 /// Where the Data Direct function of a device with this index lies below /sys: "/devices/pci...".

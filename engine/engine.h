@@ -23,6 +23,7 @@
 #include "engine/host.h"
 #include "engine/memory_keys.h"
 #include "engine/object_board.h"
+#include "engine/port.h"
 #include "engine/published.h"
 #include "engine/qp_types.h"
 #include "engine/work.h"
@@ -49,9 +50,10 @@ struct QueuePairSpec {
   bool shared_receive = false;      ///< `receive` is an SRQ: not flushed, last-WQE event instead
   ReceiveSink* sink = nullptr;
   QueuePairEvents* events = nullptr;
-  uint32_t send_entries = 0;         ///< most send work requests outstanding at a time
-  uint64_t access_key = 0;           ///< of a DC target
-  uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
+  uint32_t send_entries = 0;          ///< most send work requests outstanding at a time
+  const Port* port = &kEthernetPort;  ///< outlives the queue pair
+  uint64_t access_key = 0;            ///< of a DC target
+  uint32_t errored_streams_max = 1;   ///< of a DC initiator: with so many failed streams it fails as a whole
 };
 
 class Engine final : public wire::Receiver {

@@ -57,9 +57,9 @@ struct alignas(64) PublishedQp {
   std::atomic<uint32_t> qpn;         ///< 0: no such queue pair
   std::atomic<uint8_t> state;        ///< engine::QpState
   std::atomic<uint8_t> transport;    ///< engine::QpType
-  std::atomic<uint16_t> reserved;
-  std::atomic<uint32_t> access;  ///< qp_access_flags
-  std::atomic<uint32_t> domain;  ///< protection domain number
+  std::atomic<uint16_t> lid;         ///< of its port in the InfiniBand subnet, 0: the port is Ethernet
+  std::atomic<uint32_t> access;      ///< qp_access_flags
+  std::atomic<uint32_t> domain;      ///< protection domain number
   std::atomic<uint32_t> remote_qpn;
   std::atomic<uint32_t> first_psn;  ///< rq_psn as configured
   std::atomic<uint32_t> path_mtu;   ///< bytes
@@ -101,5 +101,13 @@ struct Published {
   alignas(4096) PublishedKey keys[kKeysMax];
   alignas(4096) PublishedObject shown[kShownMax];
 };
+
+/// Where a process shows the queue pair of this number; nullptr: the number is of none of its slots.
+inline const PublishedQp* find_published(const Published& tables, uint32_t qpn) {
+  for (uint32_t block = 0; block < kQpBlocksMax; block++)
+    if (tables.header.block_slots[block].load(std::memory_order_relaxed) == qpn_slot(qpn))
+      return &tables.qps[block * kQpBlock + qpn_index(qpn)];
+  return nullptr;
+}
 
 }  // namespace verbatim::engine

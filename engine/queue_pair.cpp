@@ -18,6 +18,7 @@ QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number,
       target_(spec.type == QpType::kDct ? std::make_unique<DcTarget>(engine, *this) : nullptr) {
   published_.transport.store(static_cast<uint8_t>(spec.type), std::memory_order_relaxed);
   published_.domain.store(spec.domain, std::memory_order_relaxed);
+  published_.lid.store(spec.port->lid, std::memory_order_relaxed);
   published_.access_key.store(spec.access_key, std::memory_order_relaxed);
   for (auto* counter :
        {&published_.send_messages, &published_.send_bytes, &published_.receive_messages,
@@ -62,9 +63,11 @@ Outcome QueuePair::check(const QpAttributes& a, uint32_t mask, QpState& from, Qp
     return Error{EINVAL, "the target state is not one that can be asked for"};
   if (std::string why = check_transition(spec_.type, from, to, mask); !why.empty()) return Error{EINVAL, why};
   if (std::string why = check_attributes(a, mask); !why.empty()) return Error{EINVAL, why};
-  if ((mask & kQpPkeyIndex) && a.pkey_index != 0) return Error{EINVAL, "the P_Key table has only entry 0"};
-  if ((mask & kQpAv) && engine_.host().gid(a.path.sgid_index).gid.is_zero())
-    return Error{EINVAL, "entry " + std::to_string(a.path.sgid_index) + " of the GID table is empty"};
+  if ((mask & kQpPkeyIndex) && a.pkey_index != 0)
+    return Error{EINVAL, "the P_Key table has nothing but entry 0"};
+  if (mask & kQpAv)
+    if (std::string why = check_path(*spec_.port, engine_.host(), a.path, spec_.type); !why.empty())
+      return Error{EINVAL, why};
   return Done{};
 }
 
@@ -137,7 +140,7 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
 // The attributes name the peer of RC and UC; a DC initiator's work requests name its targets.
 void QueuePair::aim() {
   if (spec_.type == QpType::kDci || spec_.type == QpType::kDct) return;
-  requester_.aim(attributes_.path.dgid, attributes_.dest_qpn);
+  requester_.aim({attributes_.path.dgid, attributes_.path.dlid, attributes_.dest_qpn});
   responder_.aim(attributes_.dest_qpn);
 }
 

@@ -71,11 +71,6 @@ Requester::Requester(Engine& engine, QueuePair& qp)
   window_mask_ = capacity - 1;
 }
 
-void Requester::aim(const Gid& gid, uint32_t qpn) {
-  peer_.gid = gid;
-  peer_.qpn = qpn;
-}
-
 void Requester::connect(uint32_t first_psn) {
   first_psn_ = next_psn_ = ring_psn_ = first_psn;
   peer_verified_ = false;
@@ -278,7 +273,7 @@ Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendW
 }
 
 wire::Channel* Requester::channel() {
-  if (!channel_) channel_ = engine_.fabric().channel(peer_.gid, peer_.qpn);
+  if (!channel_) channel_ = find_way(engine_.fabric(), *qp_.spec().port, peer_.place);
   return channel_;
 }
 
@@ -303,7 +298,7 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   if (message.placed) segment.flags |= wire::kPlaced;
   segment.service_level = qp_.attributes().path.service_level;
   segment.pkey = 0xffff;
-  segment.dest_qpn = peer_.qpn;
+  segment.dest_qpn = peer_.place.qpn;
   segment.src_qpn = qp_.number();
   segment.psn = next_psn_;
   segment.base_psn = message.placed || sent_bytes_ == 0 ? ring_psn_ : next_psn_;
@@ -460,14 +455,18 @@ Requester::Step Requester::send_datagram(Message& message) {
   segment.dest_qpn = to.qpn;
   segment.service_level = to.service_level;
   segment.qkey = to.qkey & 0x80000000 ? qp_.attributes().qkey : to.qkey;
-  segment.has_grh = true;
+  segment.has_grh = to.has_grh;
   segment.dest_gid = to.gid;
   segment.flow_label = to.flow_label;
   segment.traffic_class = to.traffic_class;
   segment.hop_limit = to.hop_limit;
-  const GidEntry source = engine_.host().gid(to.source_gid_index);
+  const Port& port = *qp_.spec().port;
+  const GidEntry source = port.is_infiniband() ? GidEntry{port.gid, GidType::kInfiniband}
+                                               : engine_.host().gid(to.source_gid_index);
   segment.source_gid = source.gid;
   segment.gid_type = source.type;
+  segment.source_lid = port.lid;
+  segment.dest_lid = to.lid;
   next_psn_ = wire::psn_add(next_psn_, 1);
   wire::Channel* ways[kMulticastFanout];
   Window window;
@@ -479,9 +478,9 @@ Requester::Step Requester::send_datagram(Message& message) {
   const uint32_t piece_count = message.scattered ? window.count : message.count;
 
   uint32_t count = 0;
-  if (to.gid.is_multicast())
-    count = engine_.fabric().multicast(to.gid, ways, kMulticastFanout);
-  else if ((ways[0] = engine_.fabric().channel(to.gid, to.qpn)))
+  if (to.has_grh && to.gid.is_multicast())
+    count = port.down ? 0 : engine_.fabric().multicast(to.gid, ways, kMulticastFanout);
+  else if ((ways[0] = way_of_datagram(engine_.fabric(), port, {to.gid, to.lid, to.qpn})))
     count = 1;
   for (uint32_t i = 0; i < count; i++) {
     Segment unused;

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/expected.h"
 #include "base/spinlock.h"
+#include "engine/port.h"
 #include "engine/qp_types.h"
 #include "engine/rate_limit.h"
 #include "engine/work.h"
@@ -61,7 +62,7 @@ class Requester final : private KeyErrors {
 
   // With the lock held:
   /// Whom the attributes name.
-  void aim(const Gid& gid, uint32_t qpn);
+  void aim(const Place& peer) { peer_.place = peer; }
   /// New attributes are in force; a connection begins with `first_psn`.
   void connect(uint32_t first_psn);
   void reset();
@@ -85,8 +86,7 @@ class Requester final : private KeyErrors {
   enum class Step : uint8_t { kAgain, kStop };
   /// Whom this end is connected to.
   struct Peer {
-    Gid gid;
-    uint32_t qpn = 0;
+    Place place;
     uint32_t connection = 0;  ///< of a DC initiator; 0: none
     uint64_t access_key = 0;
   };

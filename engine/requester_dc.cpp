@@ -22,14 +22,13 @@ bool Requester::meets_target(const Message& message, Step& step) {
     step = flush_one(message);
     return false;
   }
-  if (peer_.connection != 0 && peer_.qpn == to.qpn && peer_.access_key == to.access_key &&
-      peer_.gid == to.gid)
-    return true;
+  const Place target{to.gid, to.lid, to.qpn};
+  if (peer_.connection != 0 && peer_.access_key == to.access_key && peer_.place == target) return true;
   if (window_count_ > 0) {
     step = Step::kStop;
     return false;
   }
-  peer_ = {to.gid, to.qpn, engine_.next_connection(), to.access_key};
+  peer_ = {target, engine_.next_connection(), to.access_key};
   channel_ = nullptr;
   ring_psn_ = next_psn_;
   return true;
@@ -79,7 +78,7 @@ void Requester::disconnect() {
     wire::Segment end;
     end.operation = wire::Operation::kDisconnect;
     end.transport = wire::Transport::kDc;
-    end.dest_qpn = peer_.qpn;
+    end.dest_qpn = peer_.place.qpn;
     end.src_qpn = qp_.number();
     end.access_key = 0;
     end.connection = peer_.connection;

@@ -12,13 +12,6 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-const PublishedQp* find_published(const Published& tables, uint32_t qpn) {
-  for (uint32_t block = 0; block < kQpBlocksMax; block++)
-    if (tables.header.block_slots[block].load(kRelaxed) == qpn_slot(qpn))
-      return &tables.qps[block * kQpBlock + qpn_index(qpn)];
-  return nullptr;
-}
-
 bool receives(uint8_t state) {
   return state == static_cast<uint8_t>(QpState::kRtr) || state == static_cast<uint8_t>(QpState::kRts) ||
          state == static_cast<uint8_t>(QpState::kSqd);
@@ -29,13 +22,13 @@ bool receives(uint8_t state) {
 // What the peer's process shows of its queue pair, also when it has ended; nullptr: nothing.
 const PublishedQp* Requester::peer_entry() const {
   const std::byte* memory = channel_->testament();
-  return memory ? find_published(*reinterpret_cast<const Published*>(memory), peer_.qpn) : nullptr;
+  return memory ? find_published(*reinterpret_cast<const Published*>(memory), peer_.place.qpn) : nullptr;
 }
 
 // What the peer's queue pair had taken in was received, whether or not the acknowledgement still got out.
 void Requester::acknowledge_received(const PublishedQp* peer) {
   if (!peer || window_count_ == 0 || qp_.type() != QpType::kRc) return;
-  if (peer->qpn.load(kRelaxed) != peer_.qpn || peer->remote_qpn.load(kRelaxed) != qp_.number()) return;
+  if (peer->qpn.load(kRelaxed) != peer_.place.qpn || peer->remote_qpn.load(kRelaxed) != qp_.number()) return;
   acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
 }
 
@@ -51,7 +44,7 @@ void Requester::lose_channel() {
 bool Requester::is_ignored() {
   const PublishedQp* peer = peer_entry();
   const bool listens = !peer || (receives(peer->state.load(std::memory_order_acquire)) &&
-                                 peer->qpn.load(kRelaxed) == peer_.qpn &&
+                                 peer->qpn.load(kRelaxed) == peer_.place.qpn &&
                                  (dynamic_ || peer->remote_qpn.load(kRelaxed) == qp_.number()));
   if (listens || !unheard_) {
     unheard_ = !listens;
@@ -64,7 +57,7 @@ bool Requester::is_ignored() {
 
 // Whether it would take a request of this end for one of its peer.
 bool Requester::is_connected_here(const PublishedQp& peer) {
-  if (peer.qpn.load(kRelaxed) != peer_.qpn || peer.path_mtu.load(kRelaxed) != qp_.attributes().path_mtu)
+  if (peer.qpn.load(kRelaxed) != peer_.place.qpn || peer.path_mtu.load(kRelaxed) != qp_.attributes().path_mtu)
     return false;
   if (dynamic_)
     return peer.transport.load(kRelaxed) == static_cast<uint8_t>(QpType::kDct) &&
@@ -85,7 +78,7 @@ bool Requester::peer_allows(const Message& message, const wire::Channel& channel
   const std::byte* memory = channel.published();
   if (!memory) return false;
   const Published& tables = *reinterpret_cast<const Published*>(memory);
-  const PublishedQp* peer = find_published(tables, peer_.qpn);
+  const PublishedQp* peer = find_published(tables, peer_.place.qpn);
   if (!peer || !receives(peer->state.load(std::memory_order_acquire)) || !is_connected_here(*peer))
     return false;
   const bool read = message.work.opcode == Opcode::kRead;

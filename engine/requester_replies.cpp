@@ -38,7 +38,7 @@ void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payl
   std::lock_guard<SpinLock> hold(lock_);
   const QpState state = qp_.state();
   if ((state != QpState::kRts && state != QpState::kSqd) || !reliable_) return;
-  if (&from != channel_ || segment.src_qpn != peer_.qpn) return;
+  if (&from != channel_ || segment.src_qpn != peer_.place.qpn) return;
   if (dynamic_ && (segment.transport != wire::Transport::kDc || segment.connection != peer_.connection))
     return;
   handle_reply(segment, &payload);
@@ -49,7 +49,7 @@ void Requester::on_acknowledgement(wire::Channel& from, const Segment& segment) 
   std::lock_guard<SpinLock> hold(lock_);
   const QpState state = qp_.state();
   if ((state != QpState::kRts && state != QpState::kSqd) || qp_.type() != QpType::kRc) return;
-  if (&from != channel_ || segment.src_qpn != peer_.qpn || window_count_ == 0) return;
+  if (&from != channel_ || segment.src_qpn != peer_.place.qpn || window_count_ == 0) return;
   acknowledge(segment.ack_psn & wire::kPsnMask);
   go_on();
 }
@@ -299,7 +299,7 @@ void Requester::note_lost() {
 }
 
 void Requester::give_up() {
-  const std::string obstacle = channel_ ? "" : engine_.fabric().obstacle(peer_.gid, peer_.qpn);
+  const std::string obstacle = channel_ ? "" : way_obstacle(engine_.fabric(), *qp_.spec().port, peer_.place);
   const std::string why = obstacle.empty() ? "nobody answers: the peer process has gone, or its queue pair "
                                              "is not there, not connected to this one "
                                              "or expects another PSN"

@@ -100,7 +100,7 @@ bool Requester::place_response(const Message& message, uint64_t offset, uint64_t
 // The responder in this process has allowed a read that was not a matter of one piece: both ends' keys are at
 // hand.
 bool Requester::read_within_process(const Message& message) {
-  QueuePair* peer = engine_.find(peer_.qpn);
+  QueuePair* peer = engine_.find(peer_.place.qpn);
   if (!peer) return false;
   const KeyTable& keys = engine_.keys();
   const Elements memory = memory_of(message);
@@ -109,7 +109,7 @@ bool Requester::read_within_process(const Message& message) {
     const uint64_t bytes = std::min<uint64_t>(message.length - done, kStageBytes);
     const bool last = done + bytes == message.length;
     if (keys.load(message.work.rkey, peer->spec().domain, kRemoteRead, message.work.remote_address + done,
-                  buffer, bytes, peer->spec().sink, peer_.qpn) ||
+                  buffer, bytes, peer->spec().sink, peer_.place.qpn) ||
         memory.store(done, buffer, bytes, last))
       return false;
     done += bytes;

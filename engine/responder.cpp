@@ -346,6 +346,9 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   completion.immediate = segment.immediate;
   completion.src_qpn = segment.src_qpn;
   completion.service_level = segment.service_level;
+  if (qp_.spec().port->is_infiniband())
+    completion.source_lid =
+        segment.transport == wire::Transport::kUd ? segment.source_lid : qp_.attributes().path.dlid;
   completion.has_grh = segment.has_grh;
   completion.is_ipv4 =
       segment.has_grh && segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();

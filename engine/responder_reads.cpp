@@ -98,7 +98,7 @@ const char* Responder::place(const Elements& memory, uint64_t offset, const Segm
 }
 
 bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) {
-  if (segment.qkey != qp_.attributes().qkey) return false;
+  if (segment.qkey != qp_.attributes().qkey || !is_for(*qp_.spec().port, segment)) return false;
   message_ = Progress{};
   if (take_work(false) != Verdict::kDone) return false;
   const uint32_t bytes = kGrhBytes + segment.length;
@@ -107,11 +107,14 @@ bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) 
                   0);
     return false;
   }
-  uint8_t grh[kGrhBytes];
-  write_grh(segment, grh);
   const Elements memory = receive_memory();
   CopyResult result = CopyResult::kDone;
-  const char* why = memory.store(0, grh, kGrhBytes, segment.length == 0);
+  const char* why = nullptr;
+  if (segment.has_grh) {  // without one its place is left as it is
+    uint8_t grh[kGrhBytes];
+    write_grh(segment, grh);
+    why = memory.store(0, grh, kGrhBytes, segment.length == 0);
+  }
   if (!why) why = place(memory, kGrhBytes, segment, payload, result);
   if (!why && result != CopyResult::kDone) why = "memory of the receive request is not mapped";
   if (why) {

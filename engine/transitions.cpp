@@ -158,7 +158,6 @@ std::string check_attributes(const QpAttributes& a, uint32_t mask) {
   if ((mask & kQpMaxQpRdAtomic) && a.max_rd_atomic > kReadsMax) return "max_rd_atomic is above 16";
   if ((mask & kQpMaxDestRdAtomic) && a.max_dest_rd_atomic > kReadsMax)
     return "max_dest_rd_atomic is above 16";
-  if ((mask & kQpAv) && !a.path.is_global) return "a RoCE address vector needs a GRH (is_global)";
   if ((mask & kQpAv) && a.path.port != 1) return "port number of the address vector is not 1";
   return "";
 }

@@ -40,6 +40,8 @@ struct Destination {
   uint32_t qpn = 0;
   uint32_t qkey = 0;  ///< bit 31 set: use the queue pair's own (IBA 3.5.3)
   uint32_t flow_label = 0;
+  uint16_t lid = 0;     ///< from an InfiniBand port
+  bool has_grh = true;  ///< from an Ethernet port always
   uint8_t source_gid_index = 0;
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 0;
@@ -110,6 +112,7 @@ struct ReceiveCompletion {
   uint32_t bytes = 0;      ///< with the 40 bytes of the GRH area for datagrams
   uint32_t immediate = 0;  ///< network order, or the invalidated key
   uint32_t src_qpn = 0;
+  uint16_t source_lid = 0;  ///< 0: it came through an Ethernet port
   uint8_t service_level = 0;
   uint8_t vendor_detail = 0;
 };

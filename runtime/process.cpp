@@ -14,6 +14,7 @@
 #include "agent/client.h"
 #include "agent/device_config.h"
 #include "agent/gid_table.h"
+#include "agent/subnet.h"
 #include "agent/sysfs_entries.h"
 #include "device/connectx/connectx_hca.h"
 #include "engine/engine.h"
@@ -180,6 +181,11 @@ connectx::Identity identity_of(const DeviceEntry& device, const connectx::Crypto
   identity.node_guid = device.guid;
   if (device.data_direct) identity.data_direct_path = agent::data_direct_path(device.index);
   if (device.lag) identity.lag_ports = 2;
+  if (device.infiniband) {
+    identity.lid = agent::lid_of(device.index);
+    identity.sm_lid = agent::kManagerLid;
+    identity.gid = agent::subnet_gid(device.guid);
+  }
   identity.crypto = crypto;
   return identity;
 }
@@ -229,7 +235,8 @@ Expected<std::vector<DeviceEntry>> list_devices() {
   std::vector<DeviceEntry> devices;
   for (const agent::DeviceConfig& each : *configured) {
     const auto index = static_cast<uint32_t>(devices.size());
-    devices.push_back({each.name, each.kind, index, guid + index, each.data_direct, each.lag, agent::pci_address(index)});
+    devices.push_back({each.name, each.kind, index, guid + index, each.data_direct, each.lag, each.infiniband,
+                       agent::pci_address(index)});
   }
   return devices;
 }

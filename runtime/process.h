@@ -18,12 +18,12 @@ namespace verbatim::runtime {
 
 /// A device that may be opened.
 struct DeviceEntry {
-  std::string name;                       ///< "mlx5_0"
-  std::string provider;                   ///< library of its host side: "mlx5"
-  uint32_t index = 0;                     ///< position in the list, 0 first
-  uint64_t guid = 0;                      ///< node GUID, host order
-  bool data_direct = false, lag = false;  ///< as agent::DeviceConfig
-  std::string pci_address;                ///< of the function that it seems to be: "5642:01:00.0"
+  std::string name;                                           ///< "mlx5_0"
+  std::string provider;                                       ///< library of its host side: "mlx5"
+  uint32_t index = 0;                                         ///< position in the list, 0 first
+  uint64_t guid = 0;                                          ///< node GUID, host order
+  bool data_direct = false, lag = false, infiniband = false;  ///< as agent::DeviceConfig
+  std::string pci_address;  ///< of the function that it seems to be: "5642:01:00.0"
 };
 
 /// The devices that VERBATIM_DEVICES names, by default one. Does not need the agent. Error: EINVAL the

@@ -48,7 +48,7 @@ std::string key_of(const std::vector<agent::SysfsDevice>& devices) {
   std::string key = agent::agent_name() + " " + std::to_string(space.st_ino);
   for (const agent::SysfsDevice& each : devices)
     key += " " + each.name + "/" + std::to_string(each.guid) + "/" + each.firmware +
-           (each.data_direct ? "/data-direct" : "");
+           (each.data_direct ? "/data-direct" : "") + (each.infiniband ? "/infiniband" : "");
   return key;
 }
 
@@ -59,7 +59,7 @@ std::vector<agent::SysfsDevice> describe_devices() {
   for (const DeviceEntry& each : *devices) {
     const hw::Limits limits = connectx::connectx7_limits(each.guid);
     described.push_back({each.name, each.index, each.guid, limits.firmware, limits.vendor_part_id,
-                         hw::PortState{}.speed_mbps, each.data_direct});
+                         hw::PortState{}.speed_mbps, each.data_direct, each.infiniband});
   }
   return described;
 }

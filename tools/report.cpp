@@ -9,8 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "agent/device_config.h"
 #include "agent/port_view.h"
+#include "agent/subnet.h"
+#include "runtime/process.h"
 #include "tools/commands.h"
 #include "tools/survey.h"
 
@@ -99,31 +100,48 @@ void print(const agent::Explanation& each, bool as_json) {
               each.pid, where.c_str(), status_name(each.status).c_str(), printable(each.text).c_str());
 }
 
+/// A device whose port is one of the host's InfiniBand subnet.
+json describe_subnet_port(const runtime::DeviceEntry& device, bool as_json) {
+  const uint16_t lid = agent::lid_of(device.index);
+  const std::string gid = hex(agent::subnet_gid(device.guid));
+  if (!as_json)
+    std::printf("%s  %s  port 1 active\n  LID %u  InfiniBand\n  GID 0    %s\n", device.name.c_str(),
+                device.provider.c_str(), lid, gid.c_str());
+  return {{"name", device.name},
+          {"kind", device.provider},
+          {"port", "active"},
+          {"lid", lid},
+          {"gids", json::array({{{"index", 0}, {"gid", gid}, {"type", "IB"}}})}};
+}
+
+json describe_ethernet_port(const runtime::DeviceEntry& device, const agent::PortView& port, bool as_json) {
+  const char* state = port.up ? "active" : "down";
+  json entry = {{"name", device.name}, {"kind", device.provider}, {"port", state}, {"gids", json::array()}};
+  if (!as_json) std::printf("%s  %s  port 1 %s\n", device.name.c_str(), device.provider.c_str(), state);
+  for (size_t i = 0; i < port.gids.size(); i++) {
+    const engine::GidEntry& gid = port.gids[i];
+    if (gid.gid.is_zero()) continue;
+    const char* type = gid.type == GidType::kRoceV2 ? "RoCE v2" : "RoCE v1";
+    char interface[IF_NAMESIZE] = "";
+    if_indextoname(gid.interface_index, interface);
+    if (!as_json) std::printf("  GID %-3zu %s  %s  %s\n", i, hex(gid.gid).c_str(), type, interface);
+    entry["gids"].push_back({{"index", i}, {"gid", hex(gid.gid)}, {"type", type}, {"interface", interface}});
+  }
+  return entry;
+}
+
 }  // namespace
 
 int devices(bool as_json) {
-  auto configured = agent::configured_devices();
+  auto configured = runtime::list_devices();
   if (!configured) return fail("devices", configured.error());
   auto found = agent::port_view();
   if (!found) return fail("devices", found.error());
   if (configured->empty() && !as_json) std::printf("no devices: VERBATIM_DEVICES is 0\n");
-  const char* state = found->up ? "active" : "down";
   json out = json::array();
-  for (const agent::DeviceConfig& device : *configured) {
-    json entry = {{"name", device.name}, {"kind", device.kind}, {"port", state}, {"gids", json::array()}};
-    if (!as_json) std::printf("%s  %s  port 1 %s\n", device.name.c_str(), device.kind.c_str(), state);
-    for (size_t i = 0; i < found->gids.size(); i++) {
-      const engine::GidEntry& gid = found->gids[i];
-      if (gid.gid.is_zero()) continue;
-      const char* type = gid.type == GidType::kRoceV2 ? "RoCE v2" : "RoCE v1";
-      char interface[IF_NAMESIZE] = "";
-      if_indextoname(gid.interface_index, interface);
-      if (!as_json) std::printf("  GID %-3zu %s  %s  %s\n", i, hex(gid.gid).c_str(), type, interface);
-      entry["gids"].push_back(
-          {{"index", i}, {"gid", hex(gid.gid)}, {"type", type}, {"interface", interface}});
-    }
-    out.push_back(std::move(entry));
-  }
+  for (const runtime::DeviceEntry& device : *configured)
+    out.push_back(device.infiniband ? describe_subnet_port(device, as_json)
+                                    : describe_ethernet_port(device, *found, as_json));
   if (as_json) std::printf("%s\n", out.dump(2).c_str());
   return 0;
 }

@@ -31,6 +31,7 @@ void CommandDevice::destroy_leftovers() {
 const hw::Limits& CommandDevice::limits() const { return hca_.limits(); }
 hw::PortState CommandDevice::port() { return hca_.port(); }
 Expected<uint16_t> CommandDevice::pkey(uint32_t index) { return hca_.pkey(index); }
+void CommandDevice::train_link() { hca_.train_link(); }
 
 hw::GidEntry CommandDevice::gid(uint32_t index) {
   return index < hca_.port().gid_entries ? hca_.gid(index) : hw::GidEntry{};

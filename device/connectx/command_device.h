@@ -28,6 +28,7 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
   hw::PortState port() override;
   hw::GidEntry gid(uint32_t index) override;
   Expected<uint16_t> pkey(uint32_t index) override;
+  void train_link() override;
   prm::SpecialKeys special_keys() override;
   prm::ProtectionUnit& protection() override { return protection_; }
 

@@ -192,6 +192,7 @@ void CompletionRing::push_receive(const Received& received) {
 void CompletionRing::write_receive(const Received& received, uint64_t time) {
   Cqe* cqe = claim<Cqe>();
   if (!cqe) return;
+  cqe->slid = received.slid;
   cqe->flags_rqpn = received.flags_rqpn;
   cqe->user_index = received.user_index;
   cqe->immediate = Be32::from_raw(received.immediate_raw);

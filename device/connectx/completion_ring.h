@@ -28,7 +28,7 @@ class CompletionRing final : public engine::Held {
     uint8_t cqe_opcode;
     bool solicited;
     uint32_t flags_rqpn, user_index, immediate_raw, bytes, qpn;
-    uint16_t counter;
+    uint16_t counter, slid;
   };
   void push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter, uint32_t bytes);
   void push_receive(const Received& received);
@@ -70,8 +70,9 @@ class CompletionRing final : public engine::Held {
 
     bool goes_on_with(const Received& next) const {
       return count > 0 && count < kSessionMax && next.flags_rqpn == first.flags_rqpn &&
-             next.user_index == first.user_index && next.immediate_raw == first.immediate_raw &&
-             next.qpn == first.qpn && next.counter == static_cast<uint16_t>(first.counter + count);
+             next.slid == first.slid && next.user_index == first.user_index &&
+             next.immediate_raw == first.immediate_raw && next.qpn == first.qpn &&
+             next.counter == static_cast<uint16_t>(first.counter + count);
     }
   };
   std::byte* entry(uint32_t index) const;

@@ -37,9 +37,13 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
     : engine_(engine),
       sink_(sink),
       limits_(connectx7_limits(identity.node_guid)),
+      sm_lid_(identity.sm_lid),
       protection_(numbers_, identity.crypto) {
   limits_.data_direct_path = identity.data_direct_path;
   limits_.lag_ports = identity.lag_ports;
+  port_.lid = identity.lid;
+  port_.gid = identity.gid;
+  if (port_.is_infiniband()) limits_.max_pkeys = engine::kSubnetPkeys;
   install_fault_guard();
   refresh_fault_guard();
 }
@@ -61,9 +65,17 @@ void ConnectxHca::count(int kind, int change) {
 
 hw::PortState ConnectxHca::port() {
   hw::PortState state;
-  state.active = engine_.host().link_up();
-  state.gid_entries = engine_.host().gid_count();
   state.pkey_entries = limits_.max_pkeys;
+  if (port_.is_infiniband()) {
+    state.active = !port_.down;
+    state.gid_entries = engine::kSubnetGids;
+    state.active_mtu = state.max_mtu;
+    state.lid = port_.lid;
+    state.sm_lid = sm_lid_;
+    return state;
+  }
+  state.active = engine_.host().link_up() && !port_.down;
+  state.gid_entries = engine_.host().gid_count();
   uint32_t smallest = UINT32_MAX;
   for (uint32_t i = 0; i < state.gid_entries; i++) {
     const hw::GidEntry entry = engine_.host().gid(i);
@@ -76,8 +88,14 @@ hw::PortState ConnectxHca::port() {
 }
 
 Expected<uint16_t> ConnectxHca::pkey(uint32_t index) {
-  if (index >= limits_.max_pkeys) return Error{EINVAL, "the P_Key table has only entry 0"};
-  return uint16_t{0xffff};
+  if (index >= limits_.max_pkeys)
+    return Error{EINVAL, "the P_Key table has no entry " + std::to_string(index)};
+  return static_cast<uint16_t>(index == 0 ? 0xffff : 0);
+}
+
+hw::GidEntry ConnectxHca::gid(uint32_t index) {
+  if (!port_.is_infiniband()) return engine_.host().gid(index);
+  return index == 0 ? hw::GidEntry{port_.gid, GidType::kInfiniband} : hw::GidEntry{};
 }
 
 uint64_t ConnectxHca::hardware_clock() { return hardware_ticks(); }
@@ -219,12 +237,14 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   wanted.events = qp.get();
   wanted.send_entries = spec.send.entries;
   wanted.access_key = spec.access_key;
+  wanted.port = &port_;
   wanted.errored_streams_max = spec.errored_streams_max;
   Expected<engine::QueuePair*> made = engine_.create_queue_pair(wanted);
   if (!made) return made.error();
   qp->queue_pair = *made;
   qp->number = (*made)->number();
   qp->send.set_qpn(qp->number);
+  qp->send.set_infiniband(port_.is_infiniband());
   qp->send.set_keys(engine_.keys(), protection_, spec.pd->number);
   if (srq) srq->users++;
   static_cast<PdObject*>(spec.pd)->users++;
@@ -290,6 +310,8 @@ Outcome ConnectxHca::check_extras(const QpObject& qp, uint32_t mask, const hw::Q
   if ((mask & kLagPort) != 0 && (wanted.lag_port == 0 || wanted.lag_port > limits_.lag_ports))
     return Error{EINVAL, "the LAG has ports 1 to " + std::to_string(limits_.lag_ports)};
   const bool rc = qp.spec.type == hw::QpType::kRc, connected = rc || qp.spec.type == hw::QpType::kUc;
+  if ((mask & kUdpSourcePort) != 0 && port_.is_infiniband())
+    return Error{EOPNOTSUPP, "packets of an InfiniBand port have no UDP port"};
   if ((mask & kUdpSourcePort) != 0 && !connected)
     return Error{EOPNOTSUPP, "only queue pairs of type RC and UC have a UDP port to change"};
   if ((mask & kLeaves) != 0 && wanted.response_leaf != 0 && !rc)

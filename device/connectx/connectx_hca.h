@@ -27,6 +27,8 @@ struct Identity {
   std::string data_direct_path{};  ///< as hw::Limits
   uint32_t lag_ports = 0;
   CryptoOptions crypto{};
+  uint16_t lid = 0, sm_lid = 0;  ///< as hw::PortState
+  Gid gid{};                     ///< of an InfiniBand port
 };
 
 /// A soft ConnectX-7: decodes work queue entries of the real formats and runs them on the engine.
@@ -37,7 +39,7 @@ class ConnectxHca final : public hw::Hca {
 
   const hw::Limits& limits() const override { return limits_; }
   hw::PortState port() override;
-  hw::GidEntry gid(uint32_t index) override { return engine_.host().gid(index); }
+  hw::GidEntry gid(uint32_t index) override;
   Expected<uint16_t> pkey(uint32_t index) override;
   uint64_t hardware_clock() override;
 
@@ -100,6 +102,9 @@ class ConnectxHca final : public hw::Hca {
   void poll() override;
 
   void port_event(hw::AsyncEvent event) override;
+  void take_over_port(bool down) override;
+  /// A program that has the port for itself wants it up: the link is trained, also if it is up already.
+  void train_link();
   Expected<uint32_t> event_queue(uint32_t vector) override { return router_.of_vector(vector); }
   void ring_register(uint32_t page, uint32_t offset, uint64_t bytes) override;
 
@@ -131,6 +136,7 @@ class ConnectxHca final : public hw::Hca {
   Expected<SrqObject*> make_srq(const hw::SrqSpec&, hw::EventSink& sink);
   Expected<QpObject*> make_qp(const hw::QpSpec&, hw::EventSink& sink);
   Outcome check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const;
+  void tell_of_port(hw::AsyncEvent event);
   void show_object(std::string_view kind, uint32_t number);
   void hide_object(std::string_view kind, uint32_t number);
   static constexpr size_t kUarsMax = size_t{1} << 20;
@@ -139,6 +145,9 @@ class ConnectxHca final : public hw::Hca {
   engine::Engine& engine_;
   hw::EventSink& sink_;
   hw::Limits limits_;
+  engine::Port port_;
+  const uint16_t sm_lid_;
+  std::atomic<bool> owns_port_{false};
   EventRouter router_{sink_, limits_.completion_vectors};
   UarTable uars_{kUarsMax};
   std::mutex lock_;

@@ -96,16 +96,16 @@ struct InlineSegment {
 struct DatagramSegment {
   Be32 qkey;      ///< or the upper half of the DC access key
   Be32 key_low;   ///< the lower half of the DC access key
-  Be32 dest_qpn;  ///< or DCT number; bit 31: the extended form, always on an Ethernet port
+  Be32 dest_qpn;  ///< or DCT number; bit 31: the extended form; the compact one ends before `source_gid_index`, on InfiniBand alone
   uint8_t rate_sl;
   uint8_t fl_mlid;
-  Be16 rlid;                 ///< UDP source port for RoCE v2
+  Be16 rlid;                 ///< LID; UDP source port for RoCE v2
   uint8_t source_gid_index;  ///< this device's own use of a reserved byte: which GID the packet leaves from
   uint8_t reserved1[3];
   uint8_t rmac[6];
   uint8_t traffic_class;
   uint8_t hop_limit;
-  Be32 gid_flow;  ///< bit 30: GRH present, flow label 19..0
+  Be32 gid_flow;  ///< bit 30: GRH present (on InfiniBand), flow label 19..0
   uint8_t rgid[16];
 };
 inline constexpr uint32_t kGrhPresent = 1u << 30;

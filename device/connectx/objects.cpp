@@ -68,8 +68,10 @@ void QpObject::complete(const engine::ReceiveCompletion& done) {
   cqe.solicited = done.solicited;
   // On a RoCE port the service level field of a datagram's entry tells which network header lies in front.
   const uint32_t header = done.is_ipv4 ? kL3Ipv4 : kL3Ipv6;
-  cqe.flags_rqpn = done.has_grh ? 1u << 28 | header << 24 | done.src_qpn
-                                : static_cast<uint32_t>(done.service_level & 0xf) << 24 | done.src_qpn;
+  const bool header_told = done.has_grh && done.source_lid == 0;
+  cqe.flags_rqpn = (done.has_grh ? 1u << 28 : 0) | done.src_qpn |
+                   (header_told ? header : static_cast<uint32_t>(done.service_level & 0xf)) << 24;
+  cqe.slid = done.source_lid;
   cqe.user_index = spec.user_index;
   cqe.immediate_raw =
       done.opcode == engine::Opcode::kSendInvalidate ? Be32(done.immediate).raw() : done.immediate;

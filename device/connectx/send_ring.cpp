@@ -19,6 +19,7 @@ namespace {
 constexpr uint32_t kEntryBytesMax = 64 * kSegmentUnit;
 constexpr uint32_t kUnitsPerBlock = kBasicBlock / kSegmentUnit;
 constexpr uint32_t kDatagramUnits = sizeof(DatagramSegment) / kSegmentUnit;
+constexpr uint32_t kCompactUnits = 1;  ///< of an address vector without a GRH
 constexpr const char* kNotForDatagrams = "the operation is not offered by this service type";
 constexpr const char* kTooShort = "the work queue entry ends before its opcode's segments do";
 
@@ -121,9 +122,9 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
   uint32_t unit = 1;
   const auto opcode = static_cast<WqeOpcode>(control.index_opcode & 0xff);
   if (has_address(opcode)) {
-    if (units < unit + kDatagramUnits) return kTooShort;
-    if (const char* why = decode_address(index, work)) return why;
-    unit += kDatagramUnits;
+    uint32_t size = 0;
+    if (const char* why = decode_address(index, units - unit, work, size)) return why;
+    unit += size;
   }
   work.immediate = control.immediate.raw();
   bool remote = false, atomic = false;
@@ -182,16 +183,26 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
   return decode_data(index, unit, units, work);
 }
 
-const char* SendRing::decode_address(uint32_t index, SendWork& work) const {
+// `size`: how many of the units that are left it takes.
+const char* SendRing::decode_address(uint32_t index, uint32_t units, SendWork& work, uint32_t& size) const {
+  if (units < kCompactUnits) return kTooShort;
   const auto segment = read<DatagramSegment>(index, 1);
-  if (!(segment.dest_qpn & kExtendedAv))
+  const bool extended = segment.dest_qpn & kExtendedAv;
+  if (!extended && !infiniband_)
     return "the address vector is of the compact form, which has no GID: an Ethernet port needs the extended "
            "one";
+  size = extended ? kDatagramUnits : kCompactUnits;
+  if (units < size) return kTooShort;
   engine::Destination& to = work.destination;
   to.qpn = segment.dest_qpn & 0xffffff;
   to.qkey = segment.qkey;
   to.access_key = static_cast<uint64_t>(segment.qkey) << 32 | segment.key_low;
   to.service_level = segment.rate_sl & 0xf;
+  if (infiniband_) {
+    to.lid = segment.rlid;
+    to.has_grh = extended && (segment.gid_flow & kGrhPresent);
+    if (!to.has_grh) return nullptr;
+  }
   to.source_gid_index = segment.source_gid_index;
   to.traffic_class = segment.traffic_class;
   to.hop_limit = segment.hop_limit;

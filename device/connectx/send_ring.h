@@ -29,6 +29,8 @@ class SendRing final : public engine::SendQueue {
         user_index_(user_index) {}
 
   void set_qpn(uint32_t qpn) { qpn_ = qpn; }
+  /// Of an InfiniBand port: addresses are LIDs, with a GID or without.
+  void set_infiniband(bool is) { infiniband_ = is; }
   /// Whose keys its entries may change and copy with; without, they may not.
   void set_keys(engine::KeyTable& keys, const ProtectionDevice& protection, uint32_t domain) {
     local_.emplace(keys, protection, domain);
@@ -49,7 +51,7 @@ class SendRing final : public engine::SendQueue {
   uint32_t waiting(uint32_t index) const;
   const char* decode(uint32_t index, uint32_t units, const ControlSegment& control,
                      engine::SendWork& work) const;
-  const char* decode_address(uint32_t index, engine::SendWork& work) const;
+  const char* decode_address(uint32_t index, uint32_t units, engine::SendWork& work, uint32_t& size) const;
   /// What stays at a DC initiator needs no address.
   bool has_address(uint8_t opcode) const {
     const bool stays = opcode == kOpNop || opcode == kOpUmr || opcode == kOpMmo;
@@ -68,6 +70,7 @@ class SendRing final : public engine::SendQueue {
   const uint32_t user_index_;
   std::optional<LocalOperations> local_;
   uint32_t qpn_ = 0;
+  bool infiniband_ = false;
   bool broken_ = false;
   static constexpr uint64_t kNothingSeen = UINT64_MAX;
   std::atomic<uint64_t> seen_{kNothingSeen};

@@ -204,6 +204,9 @@ struct PortState {
     uint32_t max_mtu = 4096, active_mtu = 1024;  ///< bytes
     uint32_t gid_entries = 0;
     uint32_t pkey_entries = 1;
+    uint16_t lid = 0;     ///< in the InfiniBand subnet; 0: the port is Ethernet
+    uint16_t sm_lid = 0;  ///< of the subnet's manager
+    bool is_infiniband() const { return lid != 0; }
     uint32_t speed_mbps = 100000;
 };
 
@@ -326,6 +329,9 @@ public:
 
     /// What the host has learned of the port or of its addresses, for the host side and for event queues.
     virtual void port_event(AsyncEvent event) = 0;
+
+    /// The host side's program has the device for itself: the port is at its command, and down at first if it says so.
+    virtual void take_over_port(bool down) = 0;
 
     /// The number of the event queue behind a completion vector. EINVAL: there is no such vector.
     virtual Expected<uint32_t> event_queue(uint32_t vector) = 0;

@@ -17,9 +17,13 @@ constexpr uint8_t kNextHeaderUdp = 17;
 Error check(Context& context, const ibv_ah_attr& attributes) {
   if (attributes.port_num != 1)
     return {EINVAL, "address handle: there is no port " + std::to_string(attributes.port_num)};
+  if (attributes.sl > 15) return {EINVAL, "address handle: service levels are 0 to 15"};
+  const bool infiniband = context.hca->port().is_infiniband();
+  if (infiniband && attributes.dlid == 0)
+    return {EINVAL, "address handle: an InfiniBand port needs the LID of the destination (dlid)"};
+  if (infiniband && attributes.is_global == 0) return {};
   if (attributes.is_global == 0)
     return {EINVAL, "address handle: Ethernet needs a global address (is_global)"};
-  if (attributes.sl > 15) return {EINVAL, "address handle: service levels are 0 to 15"};
   const uint32_t index = attributes.grh.sgid_index;
   if (index >= context.hca->port().gid_entries || context.hca->gid(index).gid.is_zero())
     return {EINVAL, "address handle: the GID table has nothing at index " + std::to_string(index)};
@@ -29,7 +33,7 @@ Error check(Context& context, const ibv_ah_attr& attributes) {
 /// What the 40 bytes in front of a received datagram say.
 struct Origin {
   ibv_gid source{}, destination{};
-  ibv_gid_type type = IBV_GID_TYPE_ROCE_V2;
+  GidType type = GidType::kRoceV2;
   uint32_t flow_label = 0;
   uint8_t traffic_class = 0, hop_limit = 0;
 };
@@ -48,11 +52,11 @@ bool is_ipv4_header(const uint8_t* header) {
   return sum == 0xffff;
 }
 
-Origin read_origin(const ibv_grh& grh) {
+Origin read_origin(const ibv_grh& grh, bool infiniband) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&grh);
   const uint8_t* ipv4 = bytes + 20;
   Origin origin;
-  if (bytes[0] >> 4 != 6 && is_ipv4_header(ipv4)) {
+  if (!infiniband && bytes[0] >> 4 != 6 && is_ipv4_header(ipv4)) {
     map_ipv4(ipv4 + 12, origin.source);
     map_ipv4(ipv4 + 16, origin.destination);
     origin.traffic_class = ipv4[1];
@@ -62,7 +66,9 @@ Origin read_origin(const ibv_grh& grh) {
   const uint32_t first = be32toh(grh.version_tclass_flow);
   origin.source = grh.sgid;
   origin.destination = grh.dgid;
-  origin.type = grh.next_hdr == kNextHeaderUdp ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
+  origin.type = infiniband                       ? GidType::kInfiniband
+                : grh.next_hdr == kNextHeaderUdp ? GidType::kRoceV2
+                                                 : GidType::kRoceV1;
   origin.flow_label = first & IB_GRH_FLOWLABEL_MASK;
   origin.traffic_class = static_cast<uint8_t>(first >> 20);
   origin.hop_limit = grh.hop_limit;
@@ -82,7 +88,7 @@ int find_gid(Context& context, const Origin& origin) {
   const uint32_t entries = context.hca->port().gid_entries;
   for (uint32_t index = 0; index < entries; index++) {
     const hw::GidEntry entry = context.hca->gid(index);
-    if (entry.gid.is_zero() || static_cast<int>(entry.type) != static_cast<int>(origin.type)) continue;
+    if (entry.gid.is_zero() || entry.type != origin.type) continue;
     const bool fits =
         wanted.is_multicast() ? entry.gid.is_ipv4_mapped() == source.is_ipv4_mapped() : entry.gid == wanted;
     if (fits) return static_cast<int>(index);
@@ -127,7 +133,7 @@ int ibv_init_ah_from_wc(ibv_context* public_context, uint8_t port_num, ibv_wc* w
   attributes->src_path_bits = wc->dlid_path_bits;
   attributes->port_num = port_num;
   if ((wc->wc_flags & IBV_WC_GRH) == 0) return 0;
-  const Origin origin = read_origin(*grh);
+  const Origin origin = read_origin(*grh, context->hca->port().is_infiniband());
   const int index = find_gid(*context, origin);
   if (index < 0) {
     errno = refuse(*context, EINVAL, "ibv_init_ah_from_wc: the datagram was sent to no GID of this port");
@@ -153,6 +159,8 @@ int ibv_resolve_eth_l2_from_gid(ibv_context* public_context, ibv_ah_attr* attrib
   constexpr uint16_t kNoVlan = 0xffff;
   Context* context = usable(public_context);
   if (context == nullptr) return EIO;
+  if (context->hca->port().is_infiniband())
+    return refuse(*context, EOPNOTSUPP, "ibv_resolve_eth_l2_from_gid: the port is not Ethernet");
   const Error refusal = check(*context, *attributes);
   if (refusal.code != 0) return refuse(*context, refusal);
   if (!find_ethernet_address(attributes->grh.dgid, eth_mac))

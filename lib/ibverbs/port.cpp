@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ports, P_Keys and GIDs. There is one port; it is Ethernet.
+// Ports, P_Keys and GIDs. A device has one port, which is Ethernet or of an InfiniBand subnet.
 #include <endian.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kPort = 1;
 constexpr uint8_t kWidth4x = 2;
 constexpr uint8_t kPhysicalDisabled = 3, kPhysicalUp = 5;
+constexpr uint8_t kOneLane = 1;  ///< virtual lane
 /// The record as it was when the exported call was made.
 constexpr size_t kFirstPortAttrBytes = offsetof(ibv_port_attr, port_cap_flags2);
 
@@ -44,6 +45,13 @@ ibv_port_attr describe_port(Context& context) {
   attr.phys_state = state.active ? kPhysicalUp : kPhysicalDisabled;
   attr.link_layer = IBV_LINK_LAYER_ETHERNET;
   attr.flags = IBV_QPF_GRH_REQUIRED;
+  if (!state.is_infiniband()) return attr;
+  attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  attr.flags = 0;
+  attr.port_cap_flags = IBV_PORT_SYS_IMAGE_GUID_SUP | IBV_PORT_CM_SUP;
+  attr.lid = state.lid;
+  attr.sm_lid = state.sm_lid;
+  attr.max_vl_num = kOneLane;
   return attr;
 }
 

@@ -7,7 +7,7 @@
 
 namespace verbatim::mlx5 {
 
-verbs::AddressHandle* create_ah(verbs::ProtectionDomain& /*domain*/, const ibv_ah_attr& attributes) {
+verbs::AddressHandle* create_ah(verbs::ProtectionDomain& domain, const ibv_ah_attr& attributes) {
   auto* ah = new (std::nothrow) AddressHandle;
   if (ah == nullptr) {
     errno = ENOMEM;
@@ -19,7 +19,9 @@ verbs::AddressHandle* create_ah(verbs::ProtectionDomain& /*domain*/, const ibv_a
   vector.dest_qpn = connectx::kExtendedAv;
   vector.rate_sl = static_cast<uint8_t>(attributes.static_rate << 4 | (attributes.sl & 0xf));
   vector.fl_mlid = attributes.src_path_bits & 0x7f;
-  vector.rlid = ibv_flow_label_to_udp_sport(route.flow_label);
+  const bool infiniband = domain.context->hca->port().is_infiniband();
+  vector.rlid = infiniband ? attributes.dlid : ibv_flow_label_to_udp_sport(route.flow_label);
+  if (infiniband && attributes.is_global == 0) return ah;
   vector.source_gid_index = route.sgid_index;
   vector.traffic_class = route.traffic_class;
   vector.hop_limit = route.hop_limit;

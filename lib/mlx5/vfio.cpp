@@ -88,6 +88,8 @@ bool is_taken_over(const verbs::Device& device) {
 }
 
 void take_over(verbs::Context& context) {
+  const auto& function = *reinterpret_cast<const Function*>(context.device);
+  context.hca->take_over_port((function.flags & MLX5DV_VFIO_CTX_FLAGS_INIT_LINK_DOWN) != 0);
   const int file = context.async_events.fd();
   fcntl(file, F_SETFL, fcntl(file, F_GETFL) | O_NONBLOCK);
 }

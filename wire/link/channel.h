@@ -90,6 +90,9 @@ class Fabric {
   /// The channel towards the owner of `dest_qpn` at `dest`; nullptr: no way there now (ask again later).
   virtual Channel* channel(const Gid& dest, uint32_t dest_qpn) = 0;
 
+  /// The channel towards the owner of `dest_qpn` on this host, for links that have no GIDs; nullptr: none now.
+  virtual Channel* neighbor(uint32_t dest_qpn) = 0;
+
   /// Why `channel` found no way the last time, in words; empty when nothing more is known than that nobody is there.
   virtual std::string obstacle(const Gid& dest, uint32_t dest_qpn) = 0;
 

@@ -103,7 +103,8 @@ struct Segment {
   uint32_t flow_label;
   uint8_t traffic_class;
   uint8_t hop_limit;
-  GidType gid_type;
+  GidType gid_type;               ///< kInfiniband: between ports of that kind
+  uint16_t source_lid, dest_lid;  ///< of InfiniBand ports
   Gid source_gid, dest_gid;
   // Transport kDc
   uint64_t access_key;

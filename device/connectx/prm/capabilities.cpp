@@ -16,7 +16,7 @@ namespace verbatim::prm {
 
 namespace {
 
-constexpr uint32_t kEthernet = 1;
+constexpr uint32_t kInfiniband = 0, kEthernet = 1;
 constexpr uint32_t kCqeVersion = 1;
 constexpr uint32_t kLogPageMin = 12;
 constexpr uint32_t kLogAtomicMax = 3;
@@ -150,7 +150,8 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   memory_keys(cap);
   // Groups of their own.
   cap.set(CmdHcaCap::atomic, true);
-  cap.set(CmdHcaCap::roce, true);
+  cap.set(CmdHcaCap::roce, !facts.port.is_infiniband());
+  cap.set(CmdHcaCap::compact_address_vector, facts.port.is_infiniband());
   cap.set(CmdHcaCap::pg, true);
   cap.set(CmdHcaCap::hca_cap_2, true);
   if (facts.limits.log_max_scheduling_leaves != 0)
@@ -161,7 +162,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::lag_master, facts.limits.lag_ports > 1);
   cap.set(CmdHcaCap::num_lag_ports, facts.limits.lag_ports);
   cap.set(CmdHcaCap::rts2rts_lag_tx_port_affinity, facts.limits.lag_ports > 1);
-  cap.set(CmdHcaCap::rts2rts_qp_udp_sport, true);
+  cap.set(CmdHcaCap::rts2rts_qp_udp_sport, !facts.port.is_infiniband());
   cap.set(CmdHcaCap::qpc_extension, true);
   cap.set(CmdHcaCap::device_memory, facts.limits.dm[0].log_bytes != 0);
   cap.set(CmdHcaCap::event_cap, true);
@@ -170,7 +171,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::terminate_scatter_list_mkey, facts.keys.terminate_scatter_list != 0);
   cap.set(CmdHcaCap::repeated_mkey, facts.keys.repeated_mkey != 0);
   cap.set(CmdHcaCap::num_ports, 1);
-  cap.set(CmdHcaCap::port_type, kEthernet);
+  cap.set(CmdHcaCap::port_type, facts.port.is_infiniband() ? kInfiniband : kEthernet);
   cap.set(CmdHcaCap::gid_table_size, gid_table_code(facts.port.gid_entries));
   cap.set(CmdHcaCap::local_ca_ack_delay, facts.limits.local_ack_delay);
   cap.set(CmdHcaCap::device_frequency_khz, facts.limits.timestamp_khz);
@@ -300,7 +301,7 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
       atomic(out[HcaCapUnion::atomic_caps]);
       return true;
     case CapabilityGroup::kRoce:
-      roce(facts, out[HcaCapUnion::roce_cap]);
+      if (!facts.port.is_infiniband()) roce(facts, out[HcaCapUnion::roce_cap]);
       return true;
     case CapabilityGroup::kDeviceMemory:
       device_memory(facts.limits, out[HcaCapUnion::device_mem_cap]);

@@ -76,6 +76,8 @@ class CommandUnit : public QueueUnit {
   /// An entry of the GID table; zero beyond its end.
   virtual hw::GidEntry gid(uint32_t index) = 0;
   virtual Expected<uint16_t> pkey(uint32_t index) = 0;
+  /// The port is to be up, if it is the program's own.
+  virtual void train_link() = 0;
   virtual SpecialKeys special_keys() = 0;
   virtual ProtectionUnit& protection() = 0;
 

@@ -21,7 +21,7 @@ constexpr Right kRights[] = {
     {Dctc::rre, engine::kRemoteRead}, {Dctc::rwe, engine::kRemoteWrite}, {Dctc::rae, engine::kRemoteAtomic}};
 
 /// Everything but the path MTU, whose code is checked already.
-hw::QpAttributes attributes_of(View<Dctc> context) {
+hw::QpAttributes attributes_of(View<Dctc> context, bool infiniband) {
   hw::QpAttributes a;
   a.path_mtu = kMtuMin << (context[Dctc::mtu] - 1);
   a.min_rnr_timer = static_cast<uint8_t>(context[Dctc::min_rnr_nak]);
@@ -31,7 +31,7 @@ hw::QpAttributes attributes_of(View<Dctc> context) {
   const uint32_t port = context[Dctc::port];
   a.port = static_cast<uint8_t>(port ? port : 1);  // programs for devices of one port leave it out
   a.path.port = a.port;
-  a.path.is_global = true;
+  a.path.is_global = !infiniband;
   a.path.sgid_index = static_cast<uint8_t>(context[Dctc::my_addr_index]);
   a.path.hop_limit = static_cast<uint8_t>(context[Dctc::hop_limit]);
   const uint32_t tclass = context[Dctc::tclass], from_dscp = context[Dctc::dscp] << 2 | context[Dctc::ecn];
@@ -53,7 +53,7 @@ Result create_dct(Command<CreateDct>& c) {
   wanted.srqn = context[Dctc::srqn_xrqn];
   wanted.user_index = context[Dctc::user_index];
   wanted.access_key = context[Dctc::dc_access_key];
-  wanted.attributes = attributes_of(context);
+  wanted.attributes = attributes_of(context, c.unit.port().is_infiniband());
   const Expected<uint32_t> dctn = c.unit.create_dct(c.uid, wanted);
   if (!dctn) return refuse(dctn.error());
   c.out.set(CreateDctOut::dctn, *dctn);

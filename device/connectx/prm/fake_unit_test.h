@@ -68,6 +68,7 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
     if (index > 0) return Error{EINVAL, "the P_Key table has only entry 0"};
     return uint16_t{0xffff};
   }
+  void train_link() override { trained_++; }
   SpecialKeys special_keys() override { return keys_; }
   ProtectionUnit& protection() override { return protection_; }
 
@@ -235,6 +236,7 @@ class FakeUnit final : public CommandUnit, private DeviceObjects {
   uint32_t mask_ = 0;
   hw::Limits limits_;
   hw::PortState port_;
+  uint32_t trained_ = 0;
   std::vector<hw::GidEntry> gids_;
   SpecialKeys keys_;
   FakeProtection protection_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one port and what is reached through it. Its state follows the host's interfaces, so that it can only
-// be read.
+// The one port and what is reached through it. Its state can only be read: an Ethernet port follows the
+// host's interfaces.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -53,8 +53,11 @@ Result query_vport_state(Command<QueryVportState>& c) {
   return {};
 }
 
+Result refuse_infiniband() { return refuse(Status::kBadParamErr, "the port is InfiniBand, not Ethernet"); }
+
 Result query_nic_vport_context(Command<QueryNicVportContext>& c) {
   if (other_port(c)) return refuse_other_port();
+  if (c.unit.port().is_infiniband()) return refuse_infiniband();
   const auto context = c.out[QueryNicVportContextOut::nic_vport_context];
   const uint64_t guid = c.unit.limits().node_guid;
   const hw::GidEntry first = c.unit.gid(0);
@@ -71,6 +74,7 @@ Result query_nic_vport_context(Command<QueryNicVportContext>& c) {
 
 Result query_roce_address(Command<QueryRoceAddress>& c) {
   constexpr uint32_t kIpv6 = 1, kVersion2 = 2;
+  if (c.unit.port().is_infiniband()) return refuse_infiniband();
   const uint32_t index = c.in[QueryRoceAddressIn::roce_address_index];
   if (index >= c.unit.port().gid_entries)
     return refuse(Status::kBadParamErr, "the GID table has no entry " + std::to_string(index));
@@ -102,9 +106,13 @@ Result query_lag(Command<QueryLag>& c) {
 Result query_hca_vport_context(Command<QueryHcaVportContext>& c) {
   if (other_port(c)) return refuse_other_port();
   const auto context = c.out[QueryHcaVportContextOut::hca_vport_context];
-  const bool active = c.unit.port().active;
+  const hw::PortState port = c.unit.port();
+  const bool active = port.active;
   const uint64_t guid = c.unit.limits().node_guid;
-  context.set(HcaVportContext::grh_required, true);
+  context.set(HcaVportContext::grh_required, !port.is_infiniband());
+  context.set(HcaVportContext::has_smi, port.is_infiniband());
+  context.set(HcaVportContext::lid, port.lid);
+  context.set(HcaVportContext::sm_lid, port.sm_lid);
   context.set(HcaVportContext::port_physical_state, active ? kLinkUp : kLinkPolling);
   context.set(HcaVportContext::port_state, active ? kActive : kDown);
   context.set(HcaVportContext::vport_state, active ? kActive : kDown);

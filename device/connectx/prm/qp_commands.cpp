@@ -59,7 +59,8 @@ Result transition(Command<Spec>& c) {
     if (const auto found = c.unit.objects().find(c.uid, {ObjectKind::kQCounter, set}); !found)
       return refuse(found.error());
   Result moved = modify(c.unit, c.uid, qpn,
-                        decode_transition(Spec::kOpcode, qp->type, c.in[In::qpc], optional, qp->attributes));
+                        decode_transition(Spec::kOpcode, qp->type, c.in[In::qpc], optional, qp->attributes,
+                                          c.unit.port().is_infiniband()));
   if (moved.ok() && counts) moved = result_of(c.unit.count_in(c.uid, qpn, set));
   if constexpr (std::is_same_v<Spec, Rts2rtsQp> || std::is_same_v<Spec, Init2initQp>)
     if (moved.ok()) return change_extras(c);
@@ -73,14 +74,14 @@ Result leave(Command<Spec>& c) {
   const Expected<QpFacts> qp = c.unit.query_qp(c.uid, qpn);
   if (!qp) return refuse(qp.error());
   return modify(c.unit, c.uid, qpn,
-                decode_transition(Spec::kOpcode, qp->type, View<Qpc>({}), 0, qp->attributes));
+                decode_transition(Spec::kOpcode, qp->type, View<Qpc>({}), 0, qp->attributes, false));
 }
 
 Result query_qp(Command<QueryQp>& c) {
   const Expected<QpFacts> qp = c.unit.query_qp(c.uid, c.in[QueryQpIn::qpn]);
   if (!qp) return refuse(qp.error());
   const auto context = c.out[QueryQpOut::qpc];
-  encode_attributes(qp->type, qp->attributes, context);
+  encode_attributes(qp->type, qp->attributes, c.unit.port().is_infiniband(), context);
   context.set(Qpc::pd, qp->pd);
   context.set(Qpc::cqn_snd, qp->send_cqn);
   context.set(Qpc::cqn_rcv, qp->receive_cqn);

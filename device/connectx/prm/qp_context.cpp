@@ -106,7 +106,7 @@ uint8_t port_of(View<Ads> path) {
   return port ? port : 1;  // programs for devices of one port leave it out
 }
 
-hw::AddressAttributes decode_path(View<Ads> path) {
+hw::AddressAttributes decode_path(View<Ads> path, bool infiniband) {
   hw::AddressAttributes address;
   for (size_t i = 0; i < address.dgid.bytes.size(); i++)
     address.dgid.bytes[i] = static_cast<uint8_t>(path.at(Ads::rgid_rip, i));
@@ -115,16 +115,16 @@ hw::AddressAttributes decode_path(View<Ads> path) {
   address.hop_limit = static_cast<uint8_t>(path[Ads::hop_limit]);
   const uint32_t tclass = path[Ads::tclass], from_dscp = path[Ads::dscp] << 2 | path[Ads::ecn];
   address.traffic_class = static_cast<uint8_t>(tclass ? tclass : from_dscp);
-  address.service_level = static_cast<uint8_t>(path[Ads::eth_prio]);
+  address.service_level = static_cast<uint8_t>(infiniband ? path[Ads::sl] : path[Ads::eth_prio]);
   address.source_path_bits = static_cast<uint8_t>(path[Ads::mlid]);
   address.static_rate = static_cast<uint8_t>(path[Ads::stat_rate]);
   address.port = port_of(path);
   address.dlid = static_cast<uint16_t>(path[Ads::rlid]);
-  address.is_global = true;
+  address.is_global = !infiniband || path[Ads::grh];
   return address;
 }
 
-void encode_path(const hw::QpAttributes& attributes, Writer<Ads> path) {
+void encode_path(const hw::QpAttributes& attributes, bool infiniband, Writer<Ads> path) {
   const hw::AddressAttributes& address = attributes.path;
   for (size_t i = 0; i < address.dgid.bytes.size(); i++) path.set(Ads::rgid_rip, i, address.dgid.bytes[i]);
   path.set(Ads::grh, address.is_global);
@@ -134,7 +134,10 @@ void encode_path(const hw::QpAttributes& attributes, Writer<Ads> path) {
   path.set(Ads::tclass, address.traffic_class);
   path.set(Ads::dscp, address.traffic_class >> 2);
   path.set(Ads::ecn, address.traffic_class);
-  path.set(Ads::eth_prio, address.service_level);
+  if (infiniband)
+    path.set(Ads::sl, address.service_level);
+  else
+    path.set(Ads::eth_prio, address.service_level);
   path.set(Ads::mlid, address.source_path_bits);
   path.set(Ads::stat_rate, address.static_rate);
   path.set(Ads::rlid, address.dlid);
@@ -146,7 +149,7 @@ void encode_path(const hw::QpAttributes& attributes, Writer<Ads> path) {
 uint32_t log2_ceil(uint32_t n) { return n > 1 ? static_cast<uint32_t>(std::bit_width(n - 1)) : 0; }
 
 /// All attributes that a context holds; the mask says which of them count.
-Expected<hw::QpAttributes> decode_attributes(View<Qpc> context, uint32_t mask) {
+Expected<hw::QpAttributes> decode_attributes(View<Qpc> context, uint32_t mask, bool infiniband) {
   const auto path = context[Qpc::primary_address_path];
   hw::QpAttributes a;
   const uint32_t mtu = context[Qpc::mtu];
@@ -158,7 +161,7 @@ Expected<hw::QpAttributes> decode_attributes(View<Qpc> context, uint32_t mask) {
   a.rq_psn = context[Qpc::next_rcv_psn];
   a.sq_psn = context[Qpc::next_send_psn];
   a.dest_qpn = context[Qpc::remote_qpn];
-  a.path = decode_path(path);
+  a.path = decode_path(path, infiniband);
   a.pkey_index = static_cast<uint16_t>(path[Ads::pkey_index]);
   a.max_rd_atomic = static_cast<uint8_t>(1u << context[Qpc::log_sra_max]);
   a.max_dest_rd_atomic = static_cast<uint8_t>(1u << context[Qpc::log_rra_max]);
@@ -184,7 +187,8 @@ constexpr StateCode kStates[] = {
 }  // namespace
 
 Expected<Transition> decode_transition(uint16_t opcode, hw::QpType type, View<Qpc> context,
-                                       uint32_t opt_param_mask, const hw::QpAttributes& now) {
+                                       uint32_t opt_param_mask, const hw::QpAttributes& now,
+                                       bool infiniband) {
   const auto* step = std::ranges::find(kSteps, opcode, &Step::opcode);
   if (step == std::end(kSteps)) return Error{EINVAL, "the command is no transition of a queue pair"};
   if (step->from && *step->from != now.state)
@@ -194,7 +198,7 @@ Expected<Transition> decode_transition(uint16_t opcode, hw::QpType type, View<Qp
   for (const OptionalAttribute& optional : kOptional)
     if (opt_param_mask & optional.named_by) mask |= optional.attribute;
   mask = (mask & attributes_of(type)) | engine::kQpState;
-  Expected<hw::QpAttributes> attributes = decode_attributes(context, mask);
+  Expected<hw::QpAttributes> attributes = decode_attributes(context, mask, infiniband);
   if (!attributes) return attributes.error();
   attributes->state = step->to;
   const bool fresh = step->mandatory & engine::kQpAccessFlags;
@@ -202,7 +206,7 @@ Expected<Transition> decode_transition(uint16_t opcode, hw::QpType type, View<Qp
   return Transition{*attributes, mask};
 }
 
-void encode_attributes(hw::QpType type, const hw::QpAttributes& a, Writer<Qpc> context) {
+void encode_attributes(hw::QpType type, const hw::QpAttributes& a, bool infiniband, Writer<Qpc> context) {
   context.set(Qpc::state, std::ranges::find(kStates, a.state, &StateCode::state)->code);
   context.set(Qpc::st, type == QpType::kUd    ? QpService::kUd
                        : type == QpType::kUc  ? QpService::kUc
@@ -221,7 +225,7 @@ void encode_attributes(hw::QpType type, const hw::QpAttributes& a, Writer<Qpc> c
   context.set(Qpc::retry_count, a.retry_count);
   context.set(Qpc::rnr_retry, a.rnr_retry);
   for (const Right& right : kRights) context.set(right.field, (a.access & right.access) != 0);
-  encode_path(a, context[Qpc::primary_address_path]);
+  encode_path(a, infiniband, context[Qpc::primary_address_path]);
 }
 
 }  // namespace verbatim::prm

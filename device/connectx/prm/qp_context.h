@@ -44,9 +44,10 @@ struct Transition {
 /// that are not named stay as they are now. EINVAL if the context holds a value that no attribute has, or the
 /// opcode is no transition; whether the queue pair may make it is for the device to say.
 Expected<Transition> decode_transition(uint16_t opcode, hw::QpType type, View<Qpc> context,
-                                       uint32_t opt_param_mask, const hw::QpAttributes& now);
+                                       uint32_t opt_param_mask, const hw::QpAttributes& now, bool infiniband);
 
 /// Writes the attributes into a context that is zero so far.
-void encode_attributes(hw::QpType type, const hw::QpAttributes& attributes, Writer<Qpc> context);
+void encode_attributes(hw::QpType type, const hw::QpAttributes& attributes, bool infiniband,
+                       Writer<Qpc> context);
 
 }  // namespace verbatim::prm

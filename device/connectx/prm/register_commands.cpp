@@ -2,11 +2,11 @@
 // What programs reach through the device's management: registers, and management datagrams to the port
 // itself.
 #include <algorithm>
-#include <array>
 
 #include "abi/prm/ports.h"
 #include "device/connectx/prm/command_unit.h"
 #include "device/connectx/prm/handlers.h"
+#include "device/connectx/prm/subnet_management.h"
 
 namespace verbatim::prm {
 
@@ -24,6 +24,7 @@ Result port_state(Access& c, bool write) {
   if (write && asked[PaosReg::ase] && asked[PaosReg::admin_status] != kUp)
     return refuse(Status::kBadParamErr,
                   "PAOS: the port's state follows the host's interfaces, it cannot be put down");
+  if (write && asked[PaosReg::ase]) c.unit.train_link();
   const auto answer = c.out.overlay<PaosReg>(AccessRegisterOut::register_data);
   answer.set(PaosReg::local_port, kPort);
   answer.set(PaosReg::admin_status, kUp);
@@ -69,29 +70,11 @@ Result access_register(Access& c) {
   return found->access(c, c.in.as<RegisterAccess>(AccessRegisterIn::op_mod) == RegisterAccess::kWrite);
 }
 
-/// Offsets in a subnet management datagram.
-namespace smp {
-constexpr size_t kMethod = 3, kStatus = 4, kAttribute = 16, kData = 64;
-constexpr size_t kPortState = kData + 32, kPhysicalState = kData + 33;
-constexpr uint8_t kGet = 1, kGetResponse = 0x81;
-constexpr uint8_t kPortInfo = 0x15;
-constexpr uint8_t kUnsupportedAttribute = 0x0c;
-}  // namespace smp
-
-/// Answers as the port's management agent does. Only the state of the port is kept there.
+/// Answers as the port's management agent does.
 Result mad_ifc(Command<MadIfc>& c) {
-  std::array<uint8_t, MadIfcOut::response_mad_packet.count> mad;
+  ManagementDatagram mad;
   for (size_t i = 0; i < mad.size(); i++) mad[i] = static_cast<uint8_t>(c.in.at(MadIfcIn::mad, i));
-  const bool port_info = mad[smp::kAttribute] == 0 && mad[smp::kAttribute + 1] == smp::kPortInfo;
-  if (port_info && mad[smp::kMethod] == smp::kGet) {
-    const bool active = c.unit.port().active;
-    std::fill(mad.begin() + smp::kData, mad.begin() + smp::kData + 64, uint8_t{0});
-    mad[smp::kPortState] = active ? 4 : 1;
-    mad[smp::kPhysicalState] = active ? 0x52 : 0x22;
-  } else {
-    mad[smp::kStatus + 1] = smp::kUnsupportedAttribute;
-  }
-  mad[smp::kMethod] = smp::kGetResponse;
+  answer_management(c.unit, mad);
   for (size_t i = 0; i < mad.size(); i++) c.out.set(MadIfcOut::response_mad_packet, i, mad[i]);
   return {};
 }

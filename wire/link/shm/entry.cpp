@@ -90,7 +90,7 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   if (form & kHasAtomic) put(at, AtomicExt{s.swap_or_add, s.compare});
   if (form & kHasDatagram)
     put(at, DatagramExt{s.qkey, s.flow_label, s.traffic_class, s.hop_limit, static_cast<uint8_t>(s.gid_type),
-                        s.has_grh, 0, s.source_gid, s.dest_gid});
+                        s.has_grh, s.source_lid, s.dest_lid, s.source_gid, s.dest_gid});
   if (form & kHasConnection) put(at, ConnectionExt{s.access_key, s.connection, 0});
 }
 
@@ -137,7 +137,10 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
     s.flow_label = ext.flow_label;
     s.traffic_class = ext.traffic_class;
     s.hop_limit = ext.hop_limit;
-    s.gid_type = ext.gid_type == static_cast<uint8_t>(GidType::kRoceV1) ? GidType::kRoceV1 : GidType::kRoceV2;
+    s.gid_type = ext.gid_type > static_cast<uint8_t>(GidType::kRoceV2) ? GidType::kRoceV2
+                                                                       : static_cast<GidType>(ext.gid_type);
+    s.source_lid = ext.source_lid;
+    s.dest_lid = ext.dest_lid;
     s.has_grh = ext.has_grh != 0;
     s.source_gid = ext.source_gid;
     s.dest_gid = ext.dest_gid;

@@ -52,7 +52,7 @@ struct AtomicExt {
 struct DatagramExt {
   uint32_t qkey, flow_label;
   uint8_t traffic_class, hop_limit, gid_type, has_grh;
-  uint32_t reserved;
+  uint16_t source_lid, dest_lid;
   Gid source_gid, dest_gid;
 };
 struct ConnectionExt {

@@ -82,7 +82,11 @@ void ShmFabric::set_receiver(Receiver& receiver) {
 void ShmFabric::add_own_slot(uint32_t slot) { own_slots_[slot / 64].fetch_or(1ull << (slot % 64)); }
 
 Channel* ShmFabric::channel(const Gid& dest, uint32_t dest_qpn) {
-  if (forked_ || !neighborhood_->is_local(dest)) return nullptr;
+  return neighborhood_->is_local(dest) ? neighbor(dest_qpn) : nullptr;
+}
+
+Channel* ShmFabric::neighbor(uint32_t dest_qpn) {
+  if (forked_) return nullptr;
   const uint32_t slot = dest_qpn >> 14 & (kSlotsMax - 1);
   return is_own(slot) ? static_cast<Channel*>(loopback_.get()) : peer(slot);
 }

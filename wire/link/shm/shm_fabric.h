@@ -49,6 +49,7 @@ class ShmFabric final : public Fabric {
   void after_fork_child();
 
   Channel* channel(const Gid& dest, uint32_t dest_qpn) override;
+  Channel* neighbor(uint32_t dest_qpn) override;
   std::string obstacle(const Gid& dest, uint32_t dest_qpn) override;
   uint32_t multicast(const Gid& group, Channel** out, uint32_t max) override;
   uint32_t poll(Receiver& receiver, uint32_t budget) override;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "base/gid.h"
+#include "engine/host.h"
+#include "engine/qp_types.h"
+#include "wire/link/channel.h"
+
+namespace verbatim::engine {
+
+/// What queue pairs send and receive through. An Ethernet port has the addresses of the host; one of an
+/// InfiniBand subnet has a LID, by which the subnet finds it, and a single GID.
+struct Port {
+  uint16_t lid = 0;                ///< 0: the port is Ethernet
+  Gid gid;                         ///< of an InfiniBand port
+  std::atomic<bool> down = false;  ///< nothing is sent
+
+  bool is_infiniband() const { return lid != 0; }
+};
+
+/// Entries of the tables of an InfiniBand port; nothing but the first is in use.
+inline constexpr uint32_t kSubnetGids = 8, kSubnetPkeys = 128;
+
+/// The port of queue pairs that name none.
+inline const Port kEthernetPort;
+
+/// LIDs of single ports; the ones above are of multicast groups.
+inline constexpr uint16_t kUnicastLidMax = 0xbfff;
+
+/// Where a packet is sent: an Ethernet port looks at the GID, an InfiniBand port at the LID.
+struct Place {
+  Gid gid;
+  uint16_t lid = 0;
+  uint32_t qpn = 0;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+/// The way from a port towards a queue pair, whose end sees whether a datagram is for its port (is_for);
+/// nullptr: none now.
+wire::Channel* way_of_datagram(wire::Fabric& fabric, const Port& from, const Place& to);
+/// Whether a datagram that has come this way was sent to this port.
+bool is_for(const Port& port, const wire::Segment& segment);
+/// The way from a port to a queue pair for a connection; nullptr: none now.
+wire::Channel* find_way(wire::Fabric& fabric, const Port& from, const Place& to);
+/// Why there is none, in words; empty: nobody is there, as far as is known.
+std::string way_obstacle(wire::Fabric& fabric, const Port& from, const Place& to);
+
+/// What is wrong with a path that starts at this port, as a queue pair of this type uses it; empty: nothing.
+std::string check_path(const Port& port, const Host& host, const AddressAttributes& path, QpType type);
+
+}  // namespace verbatim::engine
