@@ -25,8 +25,11 @@ TEST(DeviceConfig, TakesOptions) {
   EXPECT_FALSE(devices->at(2).lag || devices->at(2).data_direct);
   const auto refused = parse_devices("a:mlx5:turbo");
   ASSERT_FALSE(refused);
-  EXPECT_NE(std::string::npos, refused.error().reason.find("data-direct, lag")) << refused.error().reason;
+  EXPECT_NE(std::string::npos, refused.error().reason.find("data-direct, lag, infiniband"))
+      << refused.error().reason;
   EXPECT_FALSE(parse_devices("a:lag"));
+  EXPECT_TRUE(parse_devices("a:mlx5:infiniband")->at(0).infiniband);
+  EXPECT_FALSE(parse_devices("a:mlx5:infiniband:lag")) << "a LAG is of Ethernet ports";
 }
 
 TEST(DeviceConfig, SaysWhichKindsThereAre) {

@@ -13,7 +13,8 @@ namespace verbatim::test {
 /// Whom a queue pair is connected to, and how patient it is. Units as in ibv_qp_attr. A datagram queue pair
 /// uses the Q_Key and its own PSN only.
 struct Connection {
-  ibv_gid gid{};  ///< of the peer
+  ibv_gid gid{};     ///< of the peer
+  uint16_t lid = 0;  ///< of the peer, when it is on InfiniBand
   uint32_t qpn = 0;
   uint32_t receive_psn = 0, send_psn = 0;
   uint32_t qkey = 0;
@@ -22,10 +23,11 @@ struct Connection {
   uint8_t timeout = 14, retries = 7, rnr_retries = 7, rnr_timer = 1;
 };
 
-/// The address of a port on this host or its network.
-inline ibv_ah_attr address_of(const ibv_gid& gid) {
+/// The address of a port on this host or its network; one on InfiniBand is found by its LID alone.
+inline ibv_ah_attr address_of(const ibv_gid& gid, uint16_t lid = 0) {
   ibv_ah_attr address{};
-  address.is_global = 1;
+  address.is_global = lid == 0;
+  address.dlid = lid;
   address.grh.dgid = gid;
   address.grh.hop_limit = 64;
   address.port_num = 1;
@@ -52,7 +54,7 @@ inline int step_to_rtr(ibv_qp* qp, const Connection& to) {
   attr.rq_psn = to.receive_psn;
   attr.max_dest_rd_atomic = to.reads;
   attr.min_rnr_timer = to.rnr_timer;
-  attr.ah_attr = address_of(to.gid);
+  attr.ah_attr = address_of(to.gid, to.lid);
   int mask = IBV_QP_STATE;
   if (qp->qp_type != IBV_QPT_UD) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (qp->qp_type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;

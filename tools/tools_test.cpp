@@ -100,6 +100,11 @@ TEST_F(ToolsTest, ListsDevices) {
   devices = json::parse(verbatim("devices --json").output);
   ASSERT_EQ(2u, devices.size());
   EXPECT_EQ("right", devices[1]["name"]);
+  setenv("VERBATIM_DEVICES", "roce,ib:mlx5:infiniband", 1);
+  devices = json::parse(verbatim("devices --json").output);
+  ASSERT_EQ(2u, devices.size());
+  EXPECT_EQ(3, devices[1]["lid"]);
+  EXPECT_FALSE(devices[0].contains("lid"));
   setenv("VERBATIM_DEVICES", "a:quantum", 1);
   const Result refused = verbatim("devices");
   EXPECT_EQ(1, refused.status);

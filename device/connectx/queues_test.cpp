@@ -78,7 +78,7 @@ struct Queues : ::testing::Test {
 struct CompressedRing {
   static constexpr uint32_t kEntries = 32;
   void receive(uint16_t counter, uint32_t length, uint8_t opcode = kCqeSend) {
-    ring.push_receive({opcode, false, 0x99, 7, 0, length, kQpn, counter});
+    ring.push_receive({opcode, false, 0x99, 7, 0, length, kQpn, counter, 0});
   }
   Cqe cqe(uint32_t slot) const {
     Cqe read;

@@ -36,6 +36,18 @@ FILES = {
     '/sys/class/infiniband_verbs/abi_version': r'6',
     '/sys/class/infiniband_verbs/uverbs0/ibdev': r'mlx5_0',
 }
+# What differs on a device whose port is InfiniBand.
+SUBNET_FILES = {
+    DEVICE + '/ports/1/state': r'4: ACTIVE',
+    DEVICE + '/ports/1/link_layer': r'InfiniBand',
+    DEVICE + '/ports/1/lid': r'0x2',
+    DEVICE + '/ports/1/sm_lid': r'0x1',
+    DEVICE + '/ports/1/pkeys/0': r'0xffff',
+    DEVICE + '/ports/1/pkeys/127': r'0x0000',
+    DEVICE + '/ports/1/gids/0': r'fe80:0000:0000:0000:([0-9a-f]{4}:){3}[0-9a-f]{4}',
+    DEVICE + '/ports/1/gids/7': r'(0000:){7}0000',
+    DEVICE + '/ports/1/gid_attrs/types/0': r'IB/RoCE v1',
+}
 SECONDS_MAX = 20
 
 
@@ -56,10 +68,19 @@ class Check:
                               timeout=60, check=False)
         return done.stdout + done.stderr
 
-    def contents(self):
-        for path, pattern in FILES.items():
+    def hold(self, files):
+        for path, pattern in files.items():
             text = self.run('cat', path)
             self.expect(re.fullmatch(f'(?:{pattern})\n', text), f'{path} holds {pattern}: {text!r}')
+
+    def subnet(self):
+        self.environment['VERBATIM_DEVICES'] = 'mlx5_0:mlx5:infiniband'
+        self.hold(SUBNET_FILES)
+        self.expect('No such file' in self.run('ls', DEVICE + '/device/net'), 'it has no interface')
+        del self.environment['VERBATIM_DEVICES']
+
+    def contents(self):
+        self.hold(FILES)
         listed = self.run('ibv_devinfo', '-v') if shutil.which('ibv_devinfo') else ''
         guid = re.search(r'node_guid:\s+(\S+)', listed)
         if guid:
@@ -116,7 +137,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', required=True)
     check = Check(os.path.abspath(parser.parse_args().build))
-    for part in (check.contents, check.ways_of_looking, check.ucx, check.killed):
+    for part in (check.contents, check.subnet, check.ways_of_looking, check.ucx, check.killed):
         part()
     sys.exit(1 if check.wrong else 0)
 

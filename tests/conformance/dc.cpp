@@ -387,9 +387,9 @@ TEST(DynamicRules, AnInitiatorIsDrivenByBuildersOnly) {
 }
 
 /// Sends without end until it is killed.
-[[noreturn]] void flood(uint32_t target, const ibv_gid& gid) {
+[[noreturn]] void flood(uint32_t target, const Contact& peer) {
   Endpoint self(with_srq());
-  self.peer.gid = gid;
+  self.peer = peer;
   DcInitiator dci(self);
   for (;;) {
     if (dci.post(1, target, kSend, kBuffer / 2) == 0) (void)self.wait();
@@ -415,7 +415,7 @@ TEST(DynamicEnds, ATargetOutlivesKilledInitiators) {
   for (int i = 0; i < 16; i++) ASSERT_EQ(self.receive(0, kBuffer / 2), 0);
   for (int i = 0; i < kVictims; i++) {
     const pid_t victim = fork();
-    if (victim == 0) flood(dct.qp->qp_num, self.peer.gid);
+    if (victim == 0) flood(dct.qp->qp_num, self.peer);
     take(20);
     EXPECT_EQ(kill(victim, SIGKILL), 0);
     EXPECT_EQ(waitpid(victim, nullptr, 0), victim);

@@ -91,7 +91,7 @@ class DcInitiator {
     if (qp == nullptr) throw std::runtime_error("mlx5dv_create_qp");
     ex = ibv_qp_to_qp_ex(qp);
     direct = mlx5dv_qp_ex_from_ibv_qp_ex(ex);
-    ibv_ah_attr address = test::address_of(self.peer.gid);
+    ibv_ah_attr address = test::address_of(self.peer.gid, self.peer.lid);
     ah = ibv_create_ah(self.pd, &address);
     start();
   }

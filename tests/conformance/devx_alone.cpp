@@ -206,6 +206,7 @@ TEST_F(DevxAlone, SendsDatagrams) {
   segments.address.qkey = kQkey;
   segments.address.dest_qpn = right.number | connectx::kExtendedAv;
   segments.address.hop_limit = 64;
+  segments.address.rlid = device.lid;
   segments.address.gid_flow = connectx::kGrhPresent;
   std::memcpy(segments.address.rgid, device.gid.raw, sizeof segments.address.rgid);
   segments.data = piece(0, 256);

@@ -100,6 +100,9 @@ DevxDevice::DevxDevice(ibv_context* opened) : context(opened) {
   if (context == nullptr || (pd = domain.create(context)) == nullptr) return;
   pdn = domain.out[prm::AllocPdOut::pd];
   if (mlx5dv_devx_query_eqn(context, 0, &eqn) != 0 || ibv_query_gid(context, 1, 0, &gid) != 0) return;
+  ibv_port_attr port{};
+  if (ibv_query_port(context, 1, &port) != 0) return;
+  lid = port.lid;
   uar = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC);
 }
 
@@ -229,6 +232,7 @@ int DevxQp::connect(uint32_t qpn) {
   const auto path = ready[prm::Qpc::primary_address_path];
   path.set(prm::Ads::vhca_port_num, 1);
   path.set(prm::Ads::hop_limit, 64);
+  path.set(prm::Ads::rlid, device_.lid);
   for (size_t i = 0; i < sizeof device_.gid.raw; i++) path.set(prm::Ads::rgid_rip, i, device_.gid.raw[i]);
   if (const int error = move(object, rtr, number)) return error;
   Mail<prm::Rtr2rtsQp> rts;

@@ -67,6 +67,7 @@ struct DevxDevice {
   uint32_t pdn = 0, eqn = 0;
   mlx5dv_devx_uar* uar = nullptr;
   ibv_gid gid{};
+  uint16_t lid = 0;  ///< on InfiniBand
 };
 
 /// A completion queue with its memory: the ring, then the doorbell record.

@@ -31,6 +31,15 @@ void need(bool ok, const char* what) {
   std::abort();
 }
 
+ibv_context* open_at(int place) {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  need(list != nullptr, "ibv_get_device_list");
+  ibv_context* context = ibv_open_device(list[place]);
+  ibv_free_device_list(list);
+  need(context != nullptr, "ibv_open_device");
+  return context;
+}
+
 ibv_context* open_for_commands() {
   ibv_device** list = ibv_get_device_list(nullptr);
   need(list != nullptr && list[0] != nullptr, "ibv_get_device_list");
@@ -44,14 +53,10 @@ ibv_context* open_for_commands() {
 
 }  // namespace
 
-ibv_context* open_first() {
-  ibv_context* context = test::open_first_device();
-  need(context != nullptr, "ibv_open_device");
-  return context;
-}
+ibv_context* open_first() { return open_at(0); }
 
 Endpoint::Endpoint(const Traits& wanted, int socket) : traits(wanted), socket_(socket) {
-  context = traits.direct_operations != 0 ? open_for_commands() : open_first();
+  context = traits.direct_operations != 0 ? open_for_commands() : open_at(traits.device);
   pd = ibv_alloc_pd(context);
   need(pd != nullptr, "ibv_alloc_pd");
   if (traits.channel)
@@ -129,8 +134,11 @@ Endpoint::~Endpoint() {
 }
 
 Contact Endpoint::contact() const {
-  Contact mine{
-      qp->qp_num, qp->qp_num * 7 & 0xffffff, mr->rkey, reinterpret_cast<uint64_t>(buffer.data()), {}};
+  Contact mine{qp->qp_num, qp->qp_num * 7 & 0xffffff, mr->rkey, reinterpret_cast<uint64_t>(buffer.data()), {},
+               0};
+  ibv_port_attr port{};
+  need(ibv_query_port(context, 1, &port) == 0, "ibv_query_port");
+  mine.lid = port.lid;
   need(ibv_query_gid(context, 1, 0, &mine.gid) == 0, "ibv_query_gid");
   return mine;
 }
@@ -154,6 +162,7 @@ test::Connection Endpoint::connection() const {
   const Contact mine = contact();
   test::Connection to;
   to.gid = peer.gid;
+  to.lid = peer.lid;
   to.qpn = peer.qpn;
   to.receive_psn = peer.psn;
   to.send_psn = mine.psn;
@@ -171,7 +180,7 @@ int Endpoint::to_init() { return test::step_to_init(qp, connection()); }
 int Endpoint::to_rtr(const Contact& theirs) {
   peer = theirs;
   if (traits.type == IBV_QPT_UD && ah == nullptr) {
-    ibv_ah_attr address = test::address_of(peer.gid);
+    ibv_ah_attr address = test::address_of(peer.gid, peer.lid);
     need((ah = ibv_create_ah(pd, &address)) != nullptr, "ibv_create_ah");
   }
   return test::step_to_rtr(qp, connection());

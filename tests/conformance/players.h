@@ -40,6 +40,7 @@ struct Traits {
   uint32_t sge = 4, inline_bytes = 128;
   uint32_t cq_entries = 256;
   uint32_t cq_flags = 0;  ///< IBV_CREATE_CQ_ATTR_*: not 0 makes an extended completion queue.
+  int device = 0;         ///< place in the list
 };
 
 /// What one player tells the other.
@@ -47,6 +48,7 @@ struct Contact {
   uint32_t qpn = 0, psn = 0, rkey = 0;
   uint64_t address = 0;
   ibv_gid gid{};
+  uint16_t lid = 0;  ///< on InfiniBand
 };
 
 class Endpoint {

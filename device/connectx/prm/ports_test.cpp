@@ -112,6 +112,21 @@ TEST_F(Ports, InfinibandContextAndLag) {
   EXPECT_EQ(out, std::vector<uint8_t>(16, 0));
 }
 
+TEST_F(Ports, OfASubnetHaveNoEthernetContext) {
+  unit.port_.lid = 7;
+  unit.port_.sm_lid = 1;
+  input<QueryHcaVportContext>();
+  ASSERT_EQ(run<QueryHcaVportContext>(), Status::kOk);
+  const auto context = output<QueryHcaVportContext>()[QueryHcaVportContextOut::hca_vport_context];
+  EXPECT_EQ(context[HcaVportContext::lid], 7u);
+  EXPECT_EQ(context[HcaVportContext::sm_lid], 1u);
+  EXPECT_FALSE(context[HcaVportContext::grh_required]);
+  input<QueryNicVportContext>();
+  EXPECT_EQ(run<QueryNicVportContext>(), Status::kBadParamErr);
+  input<QueryRoceAddress>();
+  EXPECT_EQ(run<QueryRoceAddress>(), Status::kBadParamErr);
+}
+
 TEST_F(Ports, StateRegister) {
   const auto access = input<AccessRegister>(PaosReg::kBits / 8);
   access.set(AccessRegisterIn::register_id, 0x5006);
@@ -121,6 +136,7 @@ TEST_F(Ports, StateRegister) {
   asked.set(PaosReg::admin_status, 1);
   ASSERT_EQ(run<AccessRegister>(PaosReg::kBits / 8), Status::kOk) << "up it is";
   EXPECT_EQ(out[17] << 16 | out[18] << 8 | out[19], 0x010101);
+  EXPECT_EQ(unit.trained_, 1u);
   asked.set(PaosReg::admin_status, 2);
   EXPECT_EQ(run<AccessRegister>(PaosReg::kBits / 8), Status::kBadParamErr);
   access.set(AccessRegisterIn::op_mod, RegisterAccess::kRead);

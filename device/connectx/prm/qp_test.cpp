@@ -206,7 +206,7 @@ TEST_F(QueuePairs, QueryShowsWhatTransitionsSet) {
   EXPECT_EQ(context[Qpc::cqn_rcv], 7u);
   EXPECT_EQ(context[Qpc::log_rra_max], 2u) << "room for 3";
   const Expected<Transition> again =
-      decode_transition(Rst2initQp::kOpcode, QpType::kRc, context, 0, hw::QpAttributes{});
+      decode_transition(Rst2initQp::kOpcode, QpType::kRc, context, 0, hw::QpAttributes{}, false);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->attributes.path_mtu, 4096u);
   EXPECT_EQ(again->attributes.max_rd_atomic, 16);
@@ -214,6 +214,26 @@ TEST_F(QueuePairs, QueryShowsWhatTransitionsSet) {
   EXPECT_EQ(again->attributes.access, uint32_t{engine::kRemoteAtomic});
   EXPECT_EQ(again->attributes.path.dgid, a.path.dgid);
   EXPECT_EQ(again->attributes.path.sgid_index, 2);
+}
+
+TEST(QpPaths, OfASubnetHaveALidAndPerhapsAHeader) {
+  hw::QpAttributes a;
+  a.state = hw::QpState::kInit;
+  a.path.dlid = 0x123;
+  a.path.service_level = 9;
+  std::vector<uint8_t> box(Qpc::kBits / 8);
+  const auto decoded = [&] {
+    return decode_transition(Init2rtrQp::kOpcode, QpType::kUc, View<Qpc>(box), kOptPrimaryPath, a, true);
+  };
+  encode_attributes(QpType::kUc, a, true, Writer<Qpc>(box));
+  Writer<Qpc>(box).set(Qpc::mtu, 3);
+  ASSERT_TRUE(decoded()) << decoded().error().reason;
+  EXPECT_EQ(decoded()->attributes.path.dlid, 0x123);
+  EXPECT_EQ(decoded()->attributes.path.service_level, 9);
+  EXPECT_FALSE(decoded()->attributes.path.is_global);
+  a.path.is_global = true;
+  encode_attributes(QpType::kUc, a, true, Writer<Qpc>(box));
+  EXPECT_TRUE(decoded()->attributes.path.is_global);
 }
 
 }  // namespace
