@@ -95,8 +95,6 @@ const prm::CommandTable& known_commands() {
   return known;
 }
 
-verbs::Context* context_of(ibv_context* public_context) { return own(public_context); }
-
 Expected<const prm::CommandInfo*> allowed(const char* call, Kind kind, const Boxes& boxes) {
   if (Outcome fit = sizes_fit(call, boxes); !fit) return fit.error();
   const View<MboxIn> head(boxes.in);
@@ -146,7 +144,7 @@ extern "C" {
 
 int mlx5dv_devx_general_cmd(ibv_context* public_context, const void* in, size_t inlen, void* out,
                             size_t outlen) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context == nullptr) return EOPNOTSUPP;
   const devx::Boxes boxes(in, inlen, out, outlen);
   const auto command = devx::allowed("mlx5dv_devx_general_cmd", Kind::kGeneral, boxes);
@@ -155,7 +153,7 @@ int mlx5dv_devx_general_cmd(ibv_context* public_context, const void* in, size_t 
 
 mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* public_context, const void* in, size_t inlen, void* out,
                                         size_t outlen) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context != nullptr) return devx::create(*context, devx::Boxes(in, inlen, out, outlen));
   errno = EOPNOTSUPP;
   return nullptr;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/connectx/prm/command_table.h"
+#include "lib/mlx5/direct.h"
 #include "lib/mlx5/mlx5.h"
 #include "lib/mlx5/public.h"
 
@@ -28,9 +29,6 @@ struct Target {
   std::string_view kind;  ///< as prm::object_kind()
   uint32_t number = 0;
 };
-
-/// The context if it is one of this library that works, else nullptr.
-verbs::Context* context_of(ibv_context* public_context);
 
 /// The command in the mailbox if the call of that name may send it: one of this kind. EINVAL: not, or a
 /// mailbox is shorter than the head of all commands, or longer than 65535 bytes.

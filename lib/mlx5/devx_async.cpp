@@ -72,7 +72,7 @@ using namespace verbatim::mlx5;
 extern "C" {
 
 mlx5dv_devx_cmd_comp* mlx5dv_devx_create_cmd_comp(ibv_context* context) {
-  if (devx::context_of(context) == nullptr) {
+  if (own(context) == nullptr) {
     errno = EOPNOTSUPP;
     return nullptr;
   }

@@ -71,7 +71,7 @@ extern "C" {
 
 mlx5dv_devx_event_channel* mlx5dv_devx_create_event_channel(ibv_context* public_context,
                                                             mlx5dv_devx_create_event_channel_flags flags) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context == nullptr) {
     errno = EOPNOTSUPP;
     return nullptr;

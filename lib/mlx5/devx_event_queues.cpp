@@ -149,7 +149,7 @@ using namespace verbatim::mlx5;
 extern "C" {
 
 mlx5dv_devx_msi_vector* mlx5dv_devx_alloc_msi_vector(ibv_context* public_context) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context != nullptr) return devx::allocate_vector(*context);
   errno = EOPNOTSUPP;
   return nullptr;
@@ -167,7 +167,7 @@ int mlx5dv_devx_free_msi_vector(mlx5dv_devx_msi_vector* msi) {
 
 mlx5dv_devx_eq* mlx5dv_devx_create_eq(ibv_context* public_context, const void* in, size_t inlen, void* out,
                                       size_t outlen) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context != nullptr) return devx::create(*context, devx::Boxes(in, inlen, out, outlen));
   errno = EOPNOTSUPP;
   return nullptr;
@@ -182,7 +182,7 @@ int mlx5dv_devx_destroy_eq(mlx5dv_devx_eq* shown) {
 }
 
 int mlx5dv_devx_query_eqn(ibv_context* public_context, uint32_t vector, uint32_t* eqn) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context == nullptr) return EOPNOTSUPP;
   const auto number = context->hca->event_queue(vector);
   if (!number) return verbs::refuse(*context, number.error());

@@ -38,7 +38,7 @@ Expected<uint64_t> locate(const mlx5dv_devx_umem_in& wanted, DmaBuf& dma_buf) {
 }
 
 mlx5dv_devx_umem* register_memory(ibv_context* public_context, const mlx5dv_devx_umem_in& wanted) {
-  verbs::Context* context = context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context == nullptr) {
     errno = EOPNOTSUPP;
     return nullptr;
@@ -145,7 +145,7 @@ int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* shown) {
 }
 
 mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* public_context, uint32_t flags) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context != nullptr) return devx::alloc_uar(*context, flags);
   errno = EOPNOTSUPP;
   return nullptr;

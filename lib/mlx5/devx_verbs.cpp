@@ -11,15 +11,13 @@ using prm::Kind;
 
 int about(const char* call, Kind kind, ibv_context* public_context, const Target& target,
           const Boxes& boxes) {
-  verbs::Context* context = context_of(public_context);
+  verbs::Context* context = own(public_context);
   if (context == nullptr) return EOPNOTSUPP;
   const Outcome may = allowed_about(call, kind, boxes, target);
   return may ? send(*context, boxes.in, boxes.out) : verbs::refuse(*context, may.error(), target.number);
 }
 
-Target target_of(ibv_qp* qp) {
-  return {QueuePair::of(qp).dc == DcRole::kTarget ? "DCT" : "QP", qp->qp_num};
-}
+Target target_of(ibv_qp* qp) { return {QueuePair::of(qp).dc == DcRole::kTarget ? "DCT" : "QP", qp->qp_num}; }
 Target target_of(ibv_cq* cq) { return {"CQ", verbs::CompletionQueue::of(cq)->device->number}; }
 
 /// It is the RMP of its number, and has an older name.

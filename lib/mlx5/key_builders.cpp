@@ -35,7 +35,7 @@ void wr_mkey_configure(mlx5dv_qp_ex* direct, mlx5dv_mkey* public_key, uint8_t se
   auto* control = new (&control_of(qp)) UmrControlSegment{};
   control->flags = connectx::kUmrInline;
   control->key_mask = connectx::kUmrMaskFree | connectx::kUmrMaskVariant;
-  auto* context = new (&context_of(qp)) UmrKeySegment{};
+  auto* context = new (&own(qp)) UmrKeySegment{};
   context->qpn_variant = connectx::kUmrAnyQp << 8 | (public_key->lkey & 0xff);
   qp.batch.at = qp.block_at(qp.block + 2);
   qp.batch.units += kUpdateUnits;
@@ -54,7 +54,7 @@ void wr_set_mkey_access_flags(mlx5dv_qp_ex* direct, uint32_t access) {
   UmrControlSegment& control = control_of(qp);
   if ((access & ~kKnown) != 0 || (control.key_mask & kRightsMask) != 0) return fail(qp, EINVAL);
   control.key_mask = control.key_mask | kRightsMask;
-  uint8_t& rights = context_of(qp).access;
+  uint8_t& rights = own(qp).access;
   if ((access & IBV_ACCESS_LOCAL_WRITE) != 0) rights |= connectx::kUmrKeyLocalWrite;
   if ((access & IBV_ACCESS_REMOTE_WRITE) != 0) rights |= connectx::kUmrKeyRemoteWrite;
   if ((access & IBV_ACCESS_REMOTE_READ) != 0) rights |= connectx::kUmrKeyRemoteRead;
@@ -83,7 +83,7 @@ void finish_list(QueuePair& qp, uint32_t entries, uint64_t length) {
   UmrControlSegment& control = control_of(qp);
   control.klm_octowords = static_cast<uint16_t>(entries + padding);
   control.key_mask = control.key_mask | connectx::kUmrMaskLength;
-  context_of(qp).length = length;
+  own(qp).length = length;
   note_setter(qp);
 }
 

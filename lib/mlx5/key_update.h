@@ -17,7 +17,7 @@ inline connectx::UmrControlSegment& control_of(QueuePair& qp) {
   return *reinterpret_cast<connectx::UmrControlSegment*>(qp.block_at(qp.block) +
                                                          sizeof(connectx::ControlSegment));
 }
-inline connectx::UmrKeySegment& context_of(QueuePair& qp) {
+inline connectx::UmrKeySegment& own(QueuePair& qp) {
   return *reinterpret_cast<connectx::UmrKeySegment*>(qp.block_at(qp.block + 1));
 }
 

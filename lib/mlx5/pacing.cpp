@@ -52,7 +52,7 @@ extern "C" {
 
 mlx5dv_pp* mlx5dv_pp_alloc(ibv_context* public_context, size_t pp_context_sz, const void* pp_context,
                            uint32_t flags) {
-  verbs::Context* context = devx::context_of(public_context);
+  verbs::Context* context = own(public_context);
   constexpr uint32_t kKnown = MLX5DV_PP_ALLOC_FLAGS_DEDICATED_INDEX;
   if (context != nullptr && (flags & ~kKnown) == 0)
     return take(*context, {static_cast<const uint8_t*>(pp_context), pp_context_sz}, flags);

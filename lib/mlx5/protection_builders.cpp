@@ -224,8 +224,7 @@ bool tell_error_count(QueuePair& qp, MemoryKey& key) {
   const std::lock_guard hold(ContextState::of(*key.context).signature_lock);
   if (!signatures.count_changed) return false;
   control_of(qp).key_mask = control_of(qp).key_mask | connectx::kUmrMaskSignatureErrors;
-  context_of(qp).flags_pd = context_of(qp).flags_pd | (signatures.error_count & 1)
-                                                          << connectx::kUmrKeyErrorCountShift;
+  own(qp).flags_pd = own(qp).flags_pd | (signatures.error_count & 1) << connectx::kUmrKeyErrorCountShift;
   signatures.count_changed = false;
   return true;
 }
@@ -233,7 +232,7 @@ bool tell_error_count(QueuePair& qp, MemoryKey& key) {
 /// Whether the formats fit behind what the entry has, and are known to the device as the key is.
 int check_formats(QueuePair& qp, const MemoryKey& key, bool with_crypto, uint32_t units) {
   if (units > units_max(qp) - qp.batch.units) return ENOMEM;
-  if (context_of(qp).length > UINT32_MAX) return EINVAL;
+  if (own(qp).length > UINT32_MAX) return EINVAL;
   if (!with_crypto || !key.signatures) return 0;
   // Beside encryption of the raw side only one side can have signatures.
   const connectx::CryptoOrder order = order_of(key.encryption->attributes);
@@ -251,7 +250,7 @@ void write_formats(QueuePair& qp, const MemoryKey& key) {
   if (with_crypto) append(qp, crypto_bsf(key.encryption->attributes, key.signatures != nullptr));
   control_of(qp).translation_offset = static_cast<uint16_t>(units);
   control_of(qp).key_mask = control_of(qp).key_mask | connectx::kUmrMaskBsf;
-  context_of(qp).flags_pd = context_of(qp).flags_pd | connectx::kUmrKeyBsf;
+  own(qp).flags_pd = own(qp).flags_pd | connectx::kUmrKeyBsf;
 }
 
 }  // namespace
