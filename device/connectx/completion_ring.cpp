@@ -299,6 +299,7 @@ Outcome CompletionRing::resize(const hw::QueueMemory& ring) {
 
 Outcome CompletionRing::go_on_in(const hw::QueueMemory& ring) {
   std::lock_guard<SpinLock> hold(lock_);
+  tell_session();
   const uint32_t unread = (produced_ - record(0)) & kCqIndexMask;
   if (unread >= ring.entries) return Error{EINVAL, "more completions wait than the new size holds"};
   Cqe* cqe = claim<Cqe>();

@@ -146,6 +146,21 @@ TEST(CompressedCompletions, OnlyRunsAreHeldBack) {
   EXPECT_EQ(cq.cqe(6).opcode_owner, kCqeSend << 4);
 }
 
+TEST(CompressedCompletions, AreToldBeforeTheRingChanges) {
+  CompressedRing cq;
+  std::vector<std::byte> next(CompressedRing::kEntries * 64, std::byte{0xf1});
+  hw::QueueMemory ring = cq.spec.ring;
+  ring.base = next.data();
+  engine::Gathering::begin();
+  cq.receive(0, 5);
+  cq.receive(1, 6);
+  ASSERT_TRUE(cq.ring.go_on_in(ring).ok());
+  engine::Gathering::end();
+  EXPECT_EQ(cq.cqe(0).opcode_owner, kCqeSend << 4 | kCqeCompressed);
+  EXPECT_EQ(cq.cqe(0).byte_count, 2u);
+  EXPECT_EQ(cq.cqe(2).opcode_owner, kCqeResize << 4);
+}
+
 TEST_F(Queues, DecodesAWriteWithZeroMeaningTwoGib) {
   control(0, kOpWriteImmediate, 3);
   put(16, RemoteSegment{0x1122334455667788, 0xabcd, 0});
