@@ -397,6 +397,7 @@ Requester::Step Requester::after_send(SendResult result, Message& message, const
     case SendResult::kNoAnswer:
       break;
   }
+  peer_.knows = true;
   if (reliable_ && segment.has(wire::kFirst)) record(message, false);
   next_psn_ = ring_psn_ = wire::psn_add(segment.psn, segment.packets);
   sent_bytes_ += segment.length;

@@ -89,6 +89,7 @@ class Requester final : private KeyErrors {
     Place place;
     uint32_t connection = 0;  ///< of a DC initiator; 0: none
     uint64_t access_key = 0;
+    bool knows = false;  ///< of the connection: it was sent something
   };
 
   /// The cursor stands before work that has been sent once already.

@@ -2,8 +2,7 @@
 // The requester of a DC initiator: which target it is connected to, and its streams.
 //
 // A connection has a number of its own, which the target's answers repeat: what is late for a former one
-// counts for nothing. Changing the target says nothing to the former one, with which nothing is outstanding
-// then; targets forget idle connections by themselves.
+// counts for nothing. Changing the target tells the former one, with which nothing is outstanding then.
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
@@ -28,6 +27,7 @@ bool Requester::meets_target(const Message& message, Step& step) {
     step = Step::kStop;
     return false;
   }
+  disconnect();
   peer_ = {target, engine_.next_connection(), to.access_key};
   channel_ = nullptr;
   ring_psn_ = next_psn_;
@@ -70,10 +70,11 @@ void Requester::go_on_after_failure() {
   engine_.schedule(qp_);
 }
 
-// The target may not hear of it, when there is no room: it forgets the connection some time later, then.
+// The target may not hear of it, when there is no room: it forgets the connection some time later, then. One
+// whose memory was used directly knows of none.
 void Requester::disconnect() {
   if (peer_.connection == 0) return;
-  if (channel_) {
+  if (channel_ && peer_.knows) {
     AccessScope scope;
     wire::Segment end;
     end.operation = wire::Operation::kDisconnect;
