@@ -158,6 +158,13 @@ Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
   facts.user_index = spec.user_index;
   facts.log_send_blocks = prm::log2_of(spec.send.entries);
   facts.log_receive_entries = prm::log2_of(spec.receive.entries);
+  facts.receive_stride = spec.receive.stride;
+  facts.sends = spec.send.entries != 0;
+  if (const prm::QpContext* made = queues_.context_of_qp(qpn)) {
+    facts.uar = made->uar;
+    facts.doorbell = made->doorbell;
+    facts.in_umems = true;
+  }
   return facts;
 }
 

@@ -31,6 +31,11 @@ class CommandQueues {
 
   Expected<uint32_t> create_qp(uint16_t uid, const prm::QpContext& context);
   Outcome destroy_qp(uint16_t uid, uint32_t qpn);
+  /// What a queue pair was made from; nullptr: no command made it.
+  const prm::QpContext* context_of_qp(uint32_t qpn) const {
+    const auto made = qps_.find(qpn);
+    return made == qps_.end() ? nullptr : &made->second;
+  }
 
   Expected<uint32_t> create_dct(uint16_t uid, const prm::DctContext& context);
   Expected<prm::DctFacts> query_dct(uint16_t uid, uint32_t dctn);

@@ -83,6 +83,13 @@ TEST_F(DevxQueues, ShowThemselves) {
   const auto shown = question.out[prm::QueryQpOut::qpc];
   EXPECT_EQ(shown[prm::Qpc::cqn_snd], cq.number);
   EXPECT_EQ(shown[prm::Qpc::user_index], 0x42u);
+  EXPECT_EQ(shown[prm::Qpc::uar_page], device.uar->page_id);
+  EXPECT_EQ(shown[prm::Qpc::log_rq_stride], 0u) << "16 bytes";
+  EXPECT_EQ(shown[prm::Qpc::log_rq_size], 4u);
+  EXPECT_FALSE(shown[prm::Qpc::no_sq]);
+  EXPECT_TRUE(shown[prm::Qpc::dbr_umem_valid]);
+  EXPECT_EQ(shown[prm::Qpc::dbr_umem_id], qp.memory.id());
+  EXPECT_EQ(shown[prm::Qpc::dbr_addr], 16u * 16 + 16 * 64) << "behind both queues";
   EXPECT_EQ(shown.as<prm::QpState>(prm::Qpc::state), prm::QpState::kRts);
 }
 

@@ -34,7 +34,11 @@ struct QpFacts {
   uint32_t pd = 0, send_cqn = 0, receive_cqn = 0;
   uint32_t srqn = 0;  ///< 0: it has a receive queue of its own, or none
   uint32_t user_index = 0;
-  uint32_t log_send_blocks = 0, log_receive_entries = 0;
+  uint32_t log_send_blocks = 0, log_receive_entries = 0, receive_stride = 0;
+  bool sends = false;  ///< it has a send queue
+  uint32_t uar = 0;    ///< like what follows, of one that a command made
+  Place doorbell;
+  bool in_umems = false;
 };
 
 /// A memory key over a part of a umem, or one that stands for ranges of other keys (engine::kIndirect).

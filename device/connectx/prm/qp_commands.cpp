@@ -6,6 +6,7 @@
 #include "device/connectx/prm/command_unit.h"
 #include "device/connectx/prm/handlers.h"
 #include "device/connectx/prm/qp_context.h"
+#include "device/connectx/prm/sizes.h"
 
 namespace verbatim::prm {
 
@@ -90,6 +91,12 @@ Result query_qp(Command<QueryQp>& c) {
   context.set(Qpc::user_index, qp->user_index);
   context.set(Qpc::log_sq_size, qp->log_send_blocks);
   context.set(Qpc::log_rq_size, qp->log_receive_entries);
+  context.set(Qpc::log_rq_stride, log2_of(qp->receive_stride / kReceiveUnit));
+  context.set(Qpc::no_sq, !qp->sends);
+  context.set(Qpc::uar_page, qp->uar);
+  context.set(Qpc::dbr_umem_valid, qp->in_umems);
+  context.set(Qpc::dbr_umem_id, qp->doorbell.umem);
+  context.set(Qpc::dbr_addr, qp->doorbell.offset);
   context.set(Qpc::lag_tx_port_affinity, qp->extras.lag_port);
   context[Qpc::primary_address_path].set(Ads::udp_sport, qp->extras.udp_source_port);
   return {};

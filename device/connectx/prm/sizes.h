@@ -18,6 +18,7 @@ constexpr uint32_t kLogEventQueueMax = 20;
 constexpr uint32_t kLogCompletionQueueMax = 22;
 constexpr uint32_t kLogSharedReceiveMax = 15;
 constexpr uint32_t kLogReceiveStrideMax = 12;  ///< bytes of an entry
+constexpr uint32_t kReceiveUnit = 16;          ///< bytes of the smallest
 
 /// What QUERY_HCA_CAP says of objects that are not in hw::Limits.
 constexpr uint32_t kLogEventQueuesMax = 6;

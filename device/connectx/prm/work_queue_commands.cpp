@@ -14,7 +14,6 @@ namespace verbatim::prm {
 
 namespace {
 
-constexpr uint32_t kUnit = 16;  ///< smallest receive entry, bytes
 constexpr uint32_t kLogUnit = 4;
 
 /// What a queue pair receives into (qpc.rq_type).
@@ -66,7 +65,7 @@ Result create_qp(Command<CreateQp>& c) {
   switch (context.as<ReceiveKind>(Qpc::rq_type)) {
     case ReceiveKind::kOwn:
       wanted.receive_entries = 1u << context[Qpc::log_rq_size];
-      wanted.receive_stride = kUnit << context[Qpc::log_rq_stride];
+      wanted.receive_stride = kReceiveUnit << context[Qpc::log_rq_stride];
       break;
     case ReceiveKind::kShared:
       wanted.srqn = context[Qpc::srqn_rmpn_xrqn];
@@ -160,7 +159,7 @@ Result query_srq(Command<QuerySrq>& c) {
   const RmpContext& is = facts->context;
   const auto context = c.out[QuerySrqOut::srq_context_entry];
   context.set(Srqc::log_srq_size, log2_of(is.entries));
-  context.set(Srqc::log_rq_stride, log2_of(is.stride / kUnit));
+  context.set(Srqc::log_rq_stride, log2_of(is.stride / kReceiveUnit));
   context.set(Srqc::pd, is.pd);
   context.set(Srqc::lwm, is.limit);
   return {};
