@@ -106,7 +106,7 @@ Expected<std::unique_ptr<prm::RawQueueBody>> CommandDevice::make_raw_queue(const
       memory_in(*numbers_.umems.at(spec.doorbell_umem), spec.doorbell_offset, kDoorbellBytes);
   if (!doorbell) return Error{EINVAL, "the doorbell record reaches beyond its umem"};
   return std::unique_ptr<prm::RawQueueBody>(std::make_unique<RawQueue>(
-      spec, reinterpret_cast<const uint32_t*>(doorbell), *numbers_.cqs.at(spec.cqn)));
+      spec, reinterpret_cast<const uint32_t*>(doorbell), *numbers_.cqs.at(spec.cqn), hca_.failed_queues()));
 }
 
 Outcome CommandDevice::count_in(uint16_t uid, uint32_t qpn, uint32_t set) {

@@ -15,6 +15,7 @@
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/objects.h"
 #include "device/connectx/protection_device.h"
+#include "device/connectx/raw_queue.h"
 #include "device/connectx/scheduling.h"
 #include "device/connectx/uar_table.h"
 
@@ -111,6 +112,7 @@ class ConnectxHca final : public hw::Hca {
   // For objects that commands make. Their events go to the router; the host side has no object for them.
   EventRouter& events() { return router_; }
   UarTable& uars() { return uars_; }
+  FailedQueues& failed_queues() { return failed_queues_; }
   Expected<CqObject*> create_cq_for(uint16_t uid, const hw::CqSpec&);
   Expected<SrqObject*> create_srq_for(uint16_t uid, const hw::SrqSpec&);
   Expected<QpObject*> create_qp_for(uint16_t uid, const hw::QpSpec&);
@@ -150,6 +152,7 @@ class ConnectxHca final : public hw::Hca {
   std::atomic<bool> owns_port_{false};
   EventRouter router_{sink_, limits_.completion_vectors};
   UarTable uars_{kUarsMax};
+  FailedQueues failed_queues_;
   std::mutex lock_;
   LinkedList<CqObject> cqs_;
   LinkedList<QpObject> qps_;

@@ -156,6 +156,10 @@ TEST_F(WorkQueues, GoTheirWayAndFlushWhatWasPosted) {
   EXPECT_EQ(done[1].wr_id, 72u);
   EXPECT_EQ(done[1].status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(done[1].qp_num, wq->wq_num);
+  EXPECT_EQ(post(wq, 73, 64), 0);
+  ASSERT_EQ(ibv_poll_cq(cq, 4, done.data()), 1) << "what is posted later flushes, too";
+  EXPECT_EQ(done[0].wr_id, 73u);
+  EXPECT_EQ(done[0].status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(move(wq, IBV_WQS_RDY), EINVAL);
   ASSERT_EQ(move(wq, IBV_WQS_RESET), 0);
   EXPECT_EQ(posted(shown(wq)), 0u);
