@@ -96,19 +96,21 @@ struct InlineSegment {
 struct DatagramSegment {
   Be32 qkey;      ///< or the upper half of the DC access key
   Be32 key_low;   ///< the lower half of the DC access key
-  Be32 dest_qpn;  ///< or DCT number; bit 31: the extended form; the compact one ends before `source_gid_index`, on InfiniBand alone
+  Be32 dest_qpn;  ///< or DCT number; bit 31: the extended form; the compact one ends before
+                  ///< `source_gid_index`, on InfiniBand alone
   uint8_t rate_sl;
   uint8_t fl_mlid;
   Be16 rlid;                 ///< LID; UDP source port for RoCE v2
-  uint8_t source_gid_index;  ///< this device's own use of a reserved byte: which GID the packet leaves from
+  uint8_t source_gid_index;  ///< reserved: the index is in gid_flow
   uint8_t reserved1[3];
   uint8_t rmac[6];
   uint8_t traffic_class;
   uint8_t hop_limit;
-  Be32 gid_flow;  ///< bit 30: GRH present (on InfiniBand), flow label 19..0
+  Be32 gid_flow;  ///< bit 30: GRH present (on InfiniBand); 27..20: index of its source GID; flow label 19..0
   uint8_t rgid[16];
 };
 inline constexpr uint32_t kGrhPresent = 1u << 30;
+inline constexpr uint32_t kSourceGidShift = 20, kFlowLabelMask = 0xfffff;
 /// What follows the control segment of a memory key update: which members of the key's context change.
 struct UmrControlSegment {
   uint8_t flags;
@@ -261,9 +263,9 @@ struct Cqe {
   uint8_t signature;
   uint8_t opcode_owner;  ///< opcode 7..4, solicited 1, owner 0; written last
 };
-/// A session of compressed completions: a title, which is the first of them but for its byte_count, their number; then
-/// short entries, eight in the place of an entry, in the places after the title that are 1, 8, 16, ... further. Places in
-/// between are left as they were. The counters of a session go up by one.
+/// A session of compressed completions: a title, which is the first of them but for its byte_count, their
+/// number; then short entries, eight in the place of an entry, in the places after the title that are 1, 8,
+/// 16, ... further. Places in between are left as they were. The counters of a session go up by one.
 inline constexpr uint8_t kCqeCompressed = 3 << 2;  ///< in opcode_owner of the title
 inline constexpr uint32_t kMinisPerEntry = 8;
 inline constexpr uint32_t kSessionMax = 64;

@@ -175,6 +175,27 @@ TEST_F(Queues, DecodesAWriteWithZeroMeaningTwoGib) {
   EXPECT_TRUE(work.signaled);
 }
 
+TEST_F(Queues, DecodesAddresses) {
+  SendRing datagrams{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kUd, completions, 7};
+  datagrams.set_qpn(kQpn);
+  control(0, kOpSend, 4);
+  DatagramSegment address{};
+  address.qkey = 0x1234;
+  address.dest_qpn = kExtendedAv | 0x4321;
+  address.hop_limit = 9;
+  address.gid_flow = kGrhPresent | 0x85u << 20 | 0x54321;
+  address.rgid[15] = 6;
+  put(16, address);
+  doorbell[1] = Be32(1).raw();
+  ASSERT_EQ(datagrams.fetch(0, work, next, reason), Fetch::kWork) << reason;
+  EXPECT_EQ(work.destination.qpn, 0x4321u);
+  EXPECT_EQ(work.destination.qkey, 0x1234u);
+  EXPECT_EQ(work.destination.hop_limit, 9);
+  EXPECT_EQ(work.destination.source_gid_index, 0x85);
+  EXPECT_EQ(work.destination.flow_label, 0x54321u);
+  EXPECT_EQ(work.destination.gid.bytes[15], 6);
+}
+
 TEST_F(Queues, InlineDataWrapsIntoTwoElements) {
   control(3, kOpSend, 8);
   put(3 * 64 + 16, Be32(kInlineFlag | 100));

@@ -203,10 +203,10 @@ const char* SendRing::decode_address(uint32_t index, uint32_t units, SendWork& w
     to.has_grh = extended && (segment.gid_flow & kGrhPresent);
     if (!to.has_grh) return nullptr;
   }
-  to.source_gid_index = segment.source_gid_index;
+  to.source_gid_index = static_cast<uint8_t>(segment.gid_flow >> kSourceGidShift);
   to.traffic_class = segment.traffic_class;
   to.hop_limit = segment.hop_limit;
-  to.flow_label = segment.gid_flow & 0xfffff;
+  to.flow_label = segment.gid_flow & kFlowLabelMask;
   std::memcpy(to.gid.bytes.data(), segment.rgid, sizeof segment.rgid);
   return nullptr;
 }

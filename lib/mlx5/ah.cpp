@@ -13,7 +13,6 @@ verbs::AddressHandle* create_ah(verbs::ProtectionDomain& domain, const ibv_ah_at
     errno = ENOMEM;
     return nullptr;
   }
-  constexpr uint32_t kSourceGidShift = 20;
   connectx::DatagramSegment& vector = ah->vector;
   const ibv_global_route& route = attributes.grh;
   vector.dest_qpn = connectx::kExtendedAv;
@@ -22,11 +21,10 @@ verbs::AddressHandle* create_ah(verbs::ProtectionDomain& domain, const ibv_ah_at
   const bool infiniband = domain.context->hca->port().is_infiniband();
   vector.rlid = infiniband ? attributes.dlid : ibv_flow_label_to_udp_sport(route.flow_label);
   if (infiniband && attributes.is_global == 0) return ah;
-  vector.source_gid_index = route.sgid_index;
   vector.traffic_class = route.traffic_class;
   vector.hop_limit = route.hop_limit;
-  vector.gid_flow = connectx::kGrhPresent | uint32_t{route.sgid_index} << kSourceGidShift |
-                    (route.flow_label & IB_GRH_FLOWLABEL_MASK);
+  vector.gid_flow = connectx::kGrhPresent | uint32_t{route.sgid_index} << connectx::kSourceGidShift |
+                    (route.flow_label & connectx::kFlowLabelMask);
   std::memcpy(vector.rgid, route.dgid.raw, sizeof vector.rgid);
   return ah;
 }
