@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "base/fault_copy.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -15,6 +16,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/first_faults.h"
+#include "base/store_trap.h"
 #include "base/trapped_memory.h"
 
 #if defined(__x86_64__)
@@ -167,16 +170,28 @@ bool kernel_probe(uint64_t* word) {
 #if defined(__x86_64__)
 
 struct sigaction earlier_segv, earlier_bus;
+const FirstFaults* first_faults = nullptr;  ///< where these faults come here first for good
+
+int kernel_action(int signal, const struct sigaction* wanted, struct sigaction* before) {
+  return first_faults ? first_faults->kernel_action(signal, wanted, before)
+                      : sigaction(signal, wanted, before);
+}
+
+struct sigaction next_action(int signal) {
+  struct sigaction next = signal == SIGBUS ? earlier_bus : earlier_segv;
+  if (first_faults) first_faults->program_action(signal, &next);
+  return next;
+}
 
 void pass_on(int signal, siginfo_t* info, void* context) {
-  const struct sigaction& earlier = signal == SIGBUS ? earlier_bus : earlier_segv;
+  const struct sigaction earlier = next_action(signal);
   const bool sent = info->si_code <= 0;  // by somebody: there is no instruction that faults again
   if (!(earlier.sa_flags & SA_SIGINFO) && earlier.sa_handler == SIG_IGN && sent) return;
   if (!(earlier.sa_flags & SA_SIGINFO) && (earlier.sa_handler == SIG_DFL || earlier.sa_handler == SIG_IGN)) {
     // The instruction faults again on return, and then meets the default.
     struct sigaction plain {};
     plain.sa_handler = SIG_DFL;
-    sigaction(signal, &plain, nullptr);
+    kernel_action(signal, &plain, nullptr);
     if (sent) raise(signal);
     return;
   }
@@ -199,7 +214,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     return;
   }
   const int kept = errno;
-  const bool carried_out = signal == SIGSEGV && carry_out_trapped(*info, context);
+  const bool carried_out =
+      signal == SIGSEGV && (carry_out_store(*info, context) || carry_out_trapped(*info, context));
   errno = kept;
   if (carried_out) return;
   pass_on(signal, info, context);
@@ -207,7 +223,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 
 bool ours(int signal) {
   struct sigaction now {};
-  return sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault;
+  return kernel_action(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+         now.sa_sigaction == on_fault;
 }
 
 #endif
@@ -222,8 +239,10 @@ void install_fault_guard() {
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&action.sa_mask);
-    guarded =
-        sigaction(SIGSEGV, &action, &earlier_segv) == 0 && sigaction(SIGBUS, &action, &earlier_bus) == 0;
+    if (void* offered = dlsym(RTLD_DEFAULT, kClaimFaults))
+      first_faults = reinterpret_cast<ClaimFaults>(offered)(&action);
+    guarded = first_faults || (sigaction(SIGSEGV, &action, &earlier_segv) == 0 &&
+                               sigaction(SIGBUS, &action, &earlier_bus) == 0);
   });
 #endif
 }
@@ -231,6 +250,14 @@ void install_fault_guard() {
 void refresh_fault_guard() {
 #if defined(__x86_64__)
   guarded.store(ours(SIGSEGV) && ours(SIGBUS), std::memory_order_relaxed);
+#endif
+}
+
+bool sees_faults_first() {
+#if defined(__x86_64__)
+  return first_faults != nullptr && ours(SIGSEGV);
+#else
+  return false;
 #endif
 }
 

@@ -27,6 +27,9 @@ void refresh_fault_guard();
 /// Whether the handlers were in their place at the last look.
 bool fault_guard_works();
 
+/// Whether faults come here first whatever handlers the program installs, now or later.
+bool sees_faults_first();
+
 /// Copies `length` bytes. Returns false when either side cannot be accessed; part may then have been copied.
 bool fault_copy(void* to, const void* from, size_t length);
 

@@ -147,7 +147,7 @@ TEST_F(Trapped, ManyOneAfterTheOther) {
 
 TEST(MemoryInstructions, OthersAreNotTaken) {
   MemoryInstruction what;
-  const uint8_t add[] = {0x01, 0x07}, exchange[] = {0x87, 0x07}, vector[] = {0x0f, 0x11, 0x07};
+  const uint8_t add[] = {0x01, 0x07}, exchange[] = {0x87, 0x07}, vector[] = {0x0f, 0x10, 0x07};
   const uint8_t between[] = {0x89, 0xc7}, locked[] = {0xf0, 0x89, 0x07};
   for (const uint8_t* code : {add, exchange, vector, between, locked})
     EXPECT_FALSE(decode_memory_instruction(code, what));
@@ -156,7 +156,20 @@ TEST(MemoryInstructions, OthersAreNotTaken) {
   EXPECT_EQ(what.length, sizeof indexed);
   EXPECT_EQ(what.constant, ~uint64_t{1});
   EXPECT_EQ(what.bytes, 8);
+  EXPECT_EQ(what.base, 3);
+  EXPECT_EQ(what.index, 6);
+  EXPECT_EQ(what.scale, 2);
+  EXPECT_EQ(what.displacement, 0x04030201);
 }
+
+#if defined(__x86_64__)
+// Its value is not what an operation could be carried out with.
+TEST_F(Trapped, VectorsAreRefused) {
+  EXPECT_EXIT(asm volatile("pxor %%xmm0, %%xmm0\n movups %%xmm0, (%0)" ::"r"(base_)
+                           : "xmm0", "memory"),
+              testing::KilledBySignal(SIGSEGV), "");
+}
+#endif
 
 TEST(ProcessMaps, TellWhatIsMapped) {
   const ProcessMap map;

@@ -94,6 +94,10 @@ class Engine final : public wire::Receiver {
   std::atomic<uint32_t>& program_poll_count() { return program_polls_; }
   void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
 
+  /// Counts receives that have completed.
+  uint32_t receives() const { return receives_.load(std::memory_order_relaxed); }
+  void note_receive() { receives_.store(receives() + 1, std::memory_order_relaxed); }
+
   /// Records a reason in the published area. Thread safe; `text` is cut at 223 bytes.
   void explain(uint32_t qpn, int status, uint64_t work, const char* text);
   /// Reasons also go to standard error from now on.
@@ -192,7 +196,7 @@ class Engine final : public wire::Receiver {
   bool explain_aloud_ = false;
   std::mutex groups_lock_;
   std::vector<Attachment> attachments_;
-  std::atomic<uint32_t> program_polls_{0}, vain_polls_{0};
+  std::atomic<uint32_t> program_polls_{0}, vain_polls_{0}, receives_{0};
 };
 
 }  // namespace verbatim::engine

@@ -232,8 +232,8 @@ Responder::Verdict Responder::take_work(bool for_write) {
 }
 
 Elements Responder::receive_memory() const {
-  return {engine_.keys(), qp_.spec().domain, kLocalWrite, work_->sges, work_->sge_count, qp_.spec().sink,
-          0, qp_.number()};
+  return {engine_.keys(),   qp_.spec().domain, kLocalWrite, work_->sges,
+          work_->sge_count, qp_.spec().sink,   0,           qp_.number()};
 }
 
 Responder::Verdict Responder::copy_refused(CopyResult result) {
@@ -352,7 +352,7 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   completion.has_grh = segment.has_grh;
   completion.is_ipv4 =
       segment.has_grh && segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();
-  qp_.spec().sink->complete(completion);
+  complete(completion);
 }
 
 Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
@@ -393,7 +393,7 @@ void Responder::abort_receive() {
     completion.index = work_->index;
     completion.status = Status::kRemoteAborted;
     completion.src_qpn = peer_qpn_;
-    qp_.spec().sink->complete(completion);
+    complete(completion);
   }
   message_ = Progress{};
   work_held_ = false;
@@ -419,7 +419,7 @@ Responder::Verdict Responder::receive_error(Status status, const char* why, uint
   completion.index = work_->index;
   completion.status = status;
   completion.src_qpn = peer_qpn_;
-  qp_.spec().sink->complete(completion);
+  complete(completion);
   message_ = Progress{};
   nak_sent_ = true;
   if (reliable_) {
@@ -430,6 +430,11 @@ Responder::Verdict Responder::receive_error(Status status, const char* why, uint
   return Verdict::kRefused;
 }
 
+void Responder::complete(const ReceiveCompletion& completion) {
+  engine_.note_receive();
+  qp_.spec().sink->complete(completion);
+}
+
 void Responder::flush() {
   if (flushed_) return;
   flushed_ = true;
@@ -437,7 +442,7 @@ void Responder::flush() {
     ReceiveCompletion completion;
     completion.index = work_->index;
     completion.status = Status::kFlushed;
-    qp_.spec().sink->complete(completion);
+    complete(completion);
   }
   message_ = Progress{};
   work_held_ = false;
@@ -461,7 +466,7 @@ void Responder::flush_posted() {
     ReceiveCompletion completion;
     completion.index = work_->index;
     completion.status = Status::kFlushed;
-    qp_.spec().sink->complete(completion);
+    complete(completion);
   }
 }
 

@@ -97,6 +97,7 @@ class Responder {
   Elements receive_memory() const;
   const char* place(const Elements& memory, uint64_t offset, const wire::Segment& segment,
                     wire::Payload& payload, wire::CopyResult& result) const;
+  void complete(const ReceiveCompletion& completion);
   void complete_receive(const wire::Segment& segment, Opcode opcode, uint32_t bytes);
   void count_message(uint32_t bytes);
   wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;

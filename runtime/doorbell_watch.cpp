@@ -10,6 +10,9 @@
 
 #include <algorithm>
 
+#include "base/fault_copy.h"
+#include "base/trapped_memory.h"
+
 namespace verbatim::runtime {
 
 namespace {
@@ -34,7 +37,10 @@ uffdio_range range_of(const std::byte* page) {
 
 DoorbellWatch::~DoorbellWatch() {
   unprotect();
-  for (const Page& page : pages_) munmap(page.base, kPageBytes);
+  for (const Page& page : pages_) {
+    end_store_trap(page.base);
+    munmap(page.base, kPageBytes);
+  }
   if (fd() >= 0) close(fd());
 }
 
@@ -45,11 +51,29 @@ std::byte* DoorbellWatch::take_page() {
   if (mapped == MAP_FAILED) return nullptr;
   auto* page = static_cast<std::byte*>(mapped);
   {
-    const std::lock_guard guard_entries(lock_);
-    if (!guard(page)) unguarded_ = true;
+    const std::lock_guard hold(lock_);
     pages_.push_back({page, nullptr, 0, {}});
+    if (!trap(page) && !guard(page)) unguarded_ = true;
   }
   return page;
+}
+
+// With the lock held. The first page decides for all.
+bool DoorbellWatch::trap(std::byte* page) {
+  if (pages_.size() == 1) trapping_ = can_trap() && sees_faults_first();
+  if (!trapping_) return false;
+  if (trap_stores(page, *this)) return true;
+  stop_trapping();
+  return true;
+}
+
+// With the lock held.
+void DoorbellWatch::stop_trapping() {
+  trapping_ = false;
+  for (const Page& page : pages_) {
+    (void)mprotect(page.base, kPageBytes, PROT_READ | PROT_WRITE);
+    if (!guard(page.base)) unguarded_ = true;
+  }
 }
 
 // With the lock held.
@@ -63,6 +87,7 @@ bool DoorbellWatch::guard(std::byte* page) {
 }
 
 void DoorbellWatch::give_back(std::byte* page) {
+  end_store_trap(page);
   const std::lock_guard hold(lock_);
   std::erase_if(pages_, [page](const Page& each) { return each.base == page; });
   munmap(page, kPageBytes);
@@ -143,14 +168,13 @@ bool DoorbellWatch::look_at_registers() {
   return rung;
 }
 
-bool DoorbellWatch::look() {
-  if (!anything()) return false;
-  const std::lock_guard hold(lock_);
-  bool rung = look_at_registers();
+// With the lock held by anybody.
+bool DoorbellWatch::ring_moved() {
+  bool rung = false;
   for (Entry& each : entries_) {
     const uint32_t now = __atomic_load_n(each.word, __ATOMIC_ACQUIRE);
-    if (now == each.seen) continue;
-    each.seen = now;
+    if (now == __atomic_load_n(&each.seen, __ATOMIC_RELAXED)) continue;
+    __atomic_store_n(&each.seen, now, __ATOMIC_RELAXED);
     rung = true;
     if (each.qp != nullptr)
       each.hca->ring_send(each.qp);
@@ -158,6 +182,43 @@ bool DoorbellWatch::look() {
       each.hca->ring_arm(each.cq);
   }
   return rung;
+}
+
+bool DoorbellWatch::look() {
+  if (!anything()) return false;
+  const std::lock_guard hold(lock_);
+  const bool stored = look_at_registers();
+  return ring_moved() || stored;
+}
+
+void DoorbellWatch::on_store(std::byte* page, size_t offset, uint64_t value) {
+  const uint32_t before = company_.before_ring();
+  bool rung = false;
+  {
+    const std::shared_lock hold(lock_);
+    const auto found =
+        std::find_if(pages_.begin(), pages_.end(), [page](const Page& each) { return each.base == page; });
+    rung =
+        found != pages_.end() && found->hca != nullptr ? ring_register(*found, offset, value) : ring_moved();
+  }
+  if (rung) company_.after_ring(before);
+}
+
+// With the lock held by anybody. Entries that are written to the page as a whole store behind the register,
+// too.
+bool DoorbellWatch::ring_register(const Page& page, size_t offset, uint64_t value) {
+  const auto at = static_cast<uint16_t>(offset & ~(kRegisterBytes - 1));
+  if (std::find(page.offsets.begin(), page.offsets.end(), at) == page.offsets.end()) return false;
+  page.hca->ring_register(page.number, at, value << 8 * (offset - at));
+  return true;
+}
+
+void DoorbellWatch::on_opaque_store() {
+  {
+    const std::lock_guard hold(lock_);
+    if (trapping_) stop_trapping();
+  }
+  wake_();  // it may be asleep without the pages being protected
 }
 
 bool DoorbellWatch::protect() {

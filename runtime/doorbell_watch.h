@@ -14,6 +14,10 @@
 // so that no doorbell is lost and none costs anything while nothing is rung. Where userfaultfd is not
 // allowed, sleep is bounded instead (kUnguardedSleepNs).
 //
+// Where faults come here first for good (`verbatim run` sees to that), stores to the pages are trapped
+// instead (base/store_trap.h), and the thread that stores does what is to be done, as one that calls
+// ibv_post_send() would. The engine thread has nothing to look at then.
+//
 // What is in the page does not matter where a doorbell record says all. Registers that carry something of
 // their own are read and cleared, which a thread that has protected the page leaves to the time after it has
 // slept.
@@ -23,19 +27,31 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
 #include <vector>
 
+#include "base/store_trap.h"
 #include "device/hw/raw_doorbells.h"
 
 namespace verbatim::runtime {
 
-class DoorbellWatch final : public hw::RawDoorbells {
+/// Around what a thread of the program rings by a trapped store.
+class StoreCompany {
  public:
-  static constexpr size_t kPageBytes = 4096;
+  virtual ~StoreCompany() = default;
+  virtual uint32_t before_ring() = 0;
+  /// With what before_ring() has returned.
+  virtual void after_ring(uint32_t before) = 0;
+};
+
+class DoorbellWatch final : public hw::RawDoorbells, private StoreSink {
+ public:
+  static constexpr size_t kPageBytes = 4096, kRegisterBytes = 8;
   static constexpr uint64_t kUnguardedSleepNs = 1'000'000;
 
-  /// `wake` makes the engine thread run; called without locks.
-  explicit DoorbellWatch(std::function<void()> wake) : wake_(std::move(wake)) {}
+  /// `wake` makes the engine thread run. Both are called without locks.
+  DoorbellWatch(std::function<void()> wake, StoreCompany& company)
+      : wake_(std::move(wake)), company_(company) {}
   ~DoorbellWatch() override;
   DoorbellWatch(const DoorbellWatch&) = delete;
   DoorbellWatch& operator=(const DoorbellWatch&) = delete;
@@ -52,7 +68,10 @@ class DoorbellWatch final : public hw::RawDoorbells {
 
   // The engine thread.
 
-  bool anything() const { return count_.load(std::memory_order_relaxed) != 0; }
+  /// Something may be rung that this thread must look at.
+  bool anything() const {
+    return count_.load(std::memory_order_relaxed) != 0 && !trapping_.load(std::memory_order_relaxed);
+  }
   /// Rings what has moved; true: something had.
   bool look();
   /// Before sleep. True: a store to a page makes fd() readable from now on; false: sleep must be bounded.
@@ -77,7 +96,15 @@ class DoorbellWatch final : public hw::RawDoorbells {
     std::span<const uint16_t> offsets;
   };
   bool add(const Entry& entry);
+  // StoreSink
+  void on_store(std::byte* page, size_t offset, uint64_t value) override;
+  void on_opaque_store() override;
+
+  bool trap(std::byte* page);
+  void stop_trapping();
+  bool ring_register(const Page& page, size_t offset, uint64_t value);
   bool look_at_registers();
+  bool ring_moved();
   void count();
   template <class Which>
   void erase(Which which);
@@ -85,13 +112,15 @@ class DoorbellWatch final : public hw::RawDoorbells {
   bool set_protection(bool on);
 
   const std::function<void()> wake_;
-  std::mutex lock_;
+  StoreCompany& company_;
+  std::shared_mutex lock_;  ///< shared: by those who ring
   std::vector<Entry> entries_;
   std::vector<Page> pages_;
   bool protected_ = false;
   bool unguarded_ = false;          ///< a page that userfaultfd does not guard
   std::atomic<uint32_t> count_{0};  ///< of what is watched
   std::atomic<int> fd_{-1};
+  std::atomic<bool> trapping_{false};  ///< all pages are
 };
 
 }  // namespace verbatim::runtime

@@ -28,6 +28,7 @@ constexpr unsigned long kTimerSlackNs = 1'000;
 constexpr uint64_t kShortSliceNs = 100'000;  ///< the shortest that the kernel takes
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
+constexpr uint64_t kLingerWatchNs = 1'000'000;
 constexpr uint64_t kOutsideNs = 5'000'000;         ///< how long work may keep it from looking at the agent
 constexpr uint64_t kSweepNs = 20'000'000;          ///< how often dead peers are looked for at most
 constexpr uint64_t kDoubtfulSleepNs = 50'000'000;  ///< where a wake-up may be missed
@@ -121,10 +122,32 @@ void EngineThread::run() {
       continue;
     } else {
       watch_ns = kWatchMinNs;
-      fabric_.want_wake(true);
-      if (!fabric_.pending()) called = sleep(next, now);
+      called = rest(next, now);
     }
   }
+}
+
+void EngineThread::note_linger() {
+  lingers_.fetch_add(1, std::memory_order_seq_cst);
+  if (relies_on_wakes_.load(std::memory_order_seq_cst)) wake();
+}
+
+// There is nothing to do. True: something called for this thread.
+bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
+  relies_on_wakes_.store(true, std::memory_order_seq_cst);
+  const uint32_t lingers = lingers_.load(std::memory_order_seq_cst);
+  if (lingers != lingers_seen_) {
+    lingers_seen_ = lingers;
+    relies_on_wakes_.store(false, std::memory_order_relaxed);
+    if (!fabric_.lingers()) fabric_.want_wake_loosely(true);
+    next_ns = std::min(next_ns, now_ns + kLingerWatchNs);
+  } else {
+    fabric_.want_wake(false);
+    fabric_.want_wake(true);
+  }
+  const bool called = fabric_.pending() || sleep(next_ns, now_ns);
+  relies_on_wakes_.store(false, std::memory_order_relaxed);
+  return called;
 }
 
 // Where somebody spins on this processor, each look would cost one of its slices: sleeping gets this thread

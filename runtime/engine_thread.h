@@ -20,6 +20,7 @@ namespace verbatim::runtime {
 ///                           took in would use up receive requests faster than the program posts them
 ///  raw doorbells         -> look at them every time round, and for a while after one was rung
 ///  a busy processor      -> sleep at once instead: whoever spins there would keep it for a whole slice
+///  threads that linger   -> sleep for 1 ms at most: they turn being woken off and on without a fence
 ///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
 ///
 /// All signals are blocked in it but those that a fault raises.
@@ -31,12 +32,16 @@ class EngineThread {
 
   /// Makes it look for work if it sleeps. Thread safe, cheap when it is awake.
   void wake();
+  /// A program thread is going to take in what arrives, and says with the fabric's want_wake_loosely() when
+  /// it has ended: this thread doesn't rely on being woken for a while. Any thread; cheap.
+  void note_linger();
   /// In a forked child the thread does not exist: forgets it.
   void abandon() { thread_.detach(); }
 
  private:
   void run();
   void give_way(uint64_t now_ns);
+  bool rest(uint64_t next_ns, uint64_t now_ns);
   bool let_stores_through();
   bool sleep(uint64_t until_ns, uint64_t now_ns);
   bool sleep_watching(uint64_t until_ns, uint64_t now_ns);
@@ -49,6 +54,9 @@ class EngineThread {
   DoorbellWatch& doorbells_;
   const Clock& clock_;
   std::atomic<bool> stop_{false}, asleep_{false}, wanted_{false};
+  std::atomic<bool> relies_on_wakes_{false};  ///< asleep until somebody wakes it
+  std::atomic<uint32_t> lingers_{0};
+  uint32_t lingers_seen_ = 0;
   uint64_t swept_ns_ = 0, outside_ns_ = 0, crowded_ns_ = 0, crowded_until_ns_ = 0;
   bool store_waited_ = false;  ///< in the last sleep: a thread stored to a protected page
   std::thread thread_;

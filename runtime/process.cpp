@@ -16,8 +16,10 @@
 #include "agent/gid_table.h"
 #include "agent/subnet.h"
 #include "agent/sysfs_entries.h"
+#include "base/store_trap.h"
 #include "device/connectx/connectx_hca.h"
 #include "engine/engine.h"
+#include "runtime/doorbell_linger.h"
 #include "runtime/engine_thread.h"
 #include "runtime/sysfs.h"
 #include "wire/link/shm/shm_fabric.h"
@@ -42,7 +44,7 @@ bool wants_explanations_aloud() {
 }
 
 /// Everything that a process with an open device has. Members are taken down in reverse order.
-class Process final : public engine::Host, public agent::NoticeSink {
+class Process final : public engine::Host, public agent::NoticeSink, private StoreCompany {
  public:
   static Expected<std::unique_ptr<Process>> start();
   ~Process() override { thread_.reset(); }
@@ -63,6 +65,10 @@ class Process final : public engine::Host, public agent::NoticeSink {
   void wake_engine_thread() override {
     if (thread_) thread_->wake();
   }
+
+  // StoreCompany
+  uint32_t before_ring() override { return linger_->before_ring(); }
+  void after_ring(uint32_t before) override { linger_->after_ring(before); }
 
   // agent::NoticeSink, on the engine thread
   void on_gone(uint32_t slot, uint64_t generation) override {
@@ -91,8 +97,9 @@ class Process final : public engine::Host, public agent::NoticeSink {
   std::unique_ptr<engine::Engine> engine_;
   std::mutex devices_lock_;
   std::vector<hw::Hca*> devices_;
-  DoorbellWatch doorbells_{[this] { wake_engine_thread(); }};
+  DoorbellWatch doorbells_{[this] { wake_engine_thread(); }, *this};
   std::unique_ptr<EngineThread> thread_;
+  std::unique_ptr<DoorbellLinger> linger_;
 };
 
 Expected<std::unique_ptr<Process>> Process::start() {
@@ -115,6 +122,8 @@ Expected<std::unique_ptr<Process>> Process::start() {
   made->refresh_files();
   made->thread_ = std::make_unique<EngineThread>(*made->engine_, *made->fabric_, *made->agent_, *made,
                                                  made->doorbells_, made->clock_);
+  made->linger_ =
+      std::make_unique<DoorbellLinger>(*made->engine_, *made->fabric_, *made->thread_, made->clock_);
   return made;
 }
 
@@ -168,6 +177,7 @@ void after_fork_parent() { present().lock.unlock(); }
 void after_fork_child() {
   Present& now = present();
   engine::AccessGuard::after_fork_child();
+  forget_store_traps();
   // What the parent opened stays the parent's: the child forgets it and may open its own.
   if (now.process) now.process->after_fork_child();
   now.process = nullptr;

@@ -60,7 +60,7 @@ ssize_t early_lgetxattr(const char* path, const char* name, void* value, size_t 
 }
 int early_chdir(const char* path) { return static_cast<int>(syscall(SYS_chdir, path)); }
 
-// These allocate in any case.
+// These allocate in any case, or are not called that early.
 int early_faccessat(int folder, const char* path, int mode, int flags) {
   look_up();
   return g_next.faccessat(folder, path, mode, flags);
@@ -84,6 +84,18 @@ int early_scandir(const char* path, dirent*** found, Filter filter, Order order)
 char* early_realpath(const char* path, char* resolved) {
   look_up();
   return g_next.realpath(path, resolved);
+}
+int early_sigaction(int signal, const struct sigaction* wanted, struct sigaction* before) {
+  look_up();
+  return g_next.sigaction(signal, wanted, before);
+}
+sighandler_t early_signal(int signal, sighandler_t handler) {
+  look_up();
+  return g_next.signal(signal, handler);
+}
+sighandler_t early_sysv_signal(int signal, sighandler_t handler) {
+  look_up();
+  return g_next.sysv_signal(signal, handler);
 }
 
 template <class Function>
@@ -110,6 +122,9 @@ __attribute__((constructor)) void look_up() {
   replace(g_next.opendir, "opendir");
   replace(g_next.scandir, "scandir");
   replace(g_next.realpath, "realpath");
+  replace(g_next.sigaction, "sigaction");
+  replace(g_next.signal, "signal");
+  replace(g_next.sysv_signal, "__sysv_signal");
 }
 
 }  // namespace
@@ -117,6 +132,7 @@ __attribute__((constructor)) void look_up() {
 constinit Next g_next = {early_open,       early_openat,   early_access,    early_faccessat, early_euidaccess,
                          early_readlinkat, early_readlink, early_stat,      early_lstat,     early_fstatat,
                          early_statx,      early_getxattr, early_lgetxattr, early_chdir,     early_fopen,
-                         early_opendir,    early_scandir,  early_realpath};
+                         early_opendir,    early_scandir,  early_realpath,  early_sigaction, early_signal,
+                         early_sysv_signal};
 
 }  // namespace verbatim::redirect

@@ -5,6 +5,7 @@
 // system call are made as such: a program's allocator may open files before anything can be looked up.
 
 #include <dirent.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -33,6 +34,9 @@ struct Next {
   DIR* (*opendir)(const char* path);
   int (*scandir)(const char* path, dirent*** found, Filter filter, Order order);
   char* (*realpath)(const char* path, char* resolved);
+  int (*sigaction)(int signal, const struct sigaction* wanted, struct sigaction* before);
+  sighandler_t (*signal)(int signal, sighandler_t handler);
+  sighandler_t (*sysv_signal)(int signal, sighandler_t handler);
 };
 
 extern Next g_next;

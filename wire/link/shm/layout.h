@@ -26,14 +26,15 @@ inline constexpr uint32_t kRingSlots = 2048;
 inline constexpr uint32_t kEagerBytesMax = 8192;
 
 struct PublishedPrefix {
-  static constexpr uint64_t kMagic = 0x5645525055423031;
+  static constexpr uint64_t kMagic = 0x5645525055423032;
   uint64_t magic;
   uint32_t slot, reserved;
   uint64_t generation;
   uint64_t probe_address;  ///< where `probe_nonce` also lies in the process's private memory
   uint64_t probe_nonce;
   std::atomic<uint32_t> access_epoch;  ///< parity that new accesses count under
-  std::atomic<uint32_t> polled_on;     ///< 1 + the processor on which a thread last polled in vain, 0: none yet
+  std::atomic<uint32_t> polled_on;  ///< 1 + the processor on which a thread last polled in vain, 0: none yet
+  std::atomic<uint32_t> lingers;    ///< threads that stay for an answer after they have rung
 };
 static_assert(sizeof(PublishedPrefix) <= kPage);
 

@@ -117,7 +117,9 @@ SendResult PeerChannel::send(const Segment& segment, const Piece* pieces, uint32
   }
   write_head(segment, form, static_cast<uint16_t>(slots), entry);
   writer_.publish(slots);
-  if (segment.operation != Operation::kAck) self_.spoke->store(true, std::memory_order_relaxed);
+  if (segment.operation != Operation::kAck)
+    self_.requests_sent->store(self_.requests_sent->load(std::memory_order_relaxed) + 1,
+                               std::memory_order_relaxed);
   pushed();
   return SendResult::kAccepted;
 }

@@ -18,7 +18,7 @@ struct Self {
   uint64_t generation = 0;
   bool cross_memory = true;                        ///< wanted at all
   std::atomic<uint32_t>* busy_channels = nullptr;  ///< how many channels wait for room
-  std::atomic<bool>* spoke = nullptr;              ///< set by each request that is sent
+  std::atomic<uint32_t>* requests_sent = nullptr;  ///< counts each request that is sent
 };
 
 /// The way to another process of this host.
@@ -69,6 +69,7 @@ class PeerChannel final : public Channel {
   void forbid_cross_memory() { cross_.store(false, std::memory_order_relaxed); }
   bool cross_memory() const { return cross_.load(std::memory_order_relaxed); }
   /// See PublishedPrefix; 0 when the peer is gone.
+  bool lingers() const { return !dead() && prefix().lingers.load(std::memory_order_relaxed) != 0; }
   uint32_t polled_on() const { return dead() ? 0 : prefix().polled_on.load(std::memory_order_relaxed); }
   /// A send was refused for want of room; true once there is room again (then the mark is taken off).
   bool room_again();

@@ -7,10 +7,11 @@ namespace verbatim::wire::shm {
 
 namespace {
 
-constexpr uint32_t kPrefetchAhead = 12;  ///< slots: far enough from where the consumer waits
+constexpr uint32_t kPrefetchAhead = 12;       ///< slots: far enough from where the consumer waits
 constexpr uint32_t kUsable = kRingSlots - 1;  ///< the slot behind the last entry stays clear
 
-// Compilers for the oldest x86-64 turn a prefetch for writing into one for reading, which leaves the line shared.
+// Compilers for the oldest x86-64 turn a prefetch for writing into one for reading, which leaves the line
+// shared.
 void fetch_to_write(Slot* slot) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*slot));
@@ -55,7 +56,8 @@ std::byte* RingWriter::reserve(uint32_t count) {
   return reinterpret_cast<std::byte*>(&slots_[tail_ % kRingSlots]);
 }
 
-// The slot behind the entry belongs to the next one, and the consumer waits on it: it is written now only if it must.
+// The slot behind the entry belongs to the next one, and the consumer waits on it: it is written now only if
+// it must.
 void RingWriter::publish(uint32_t count) {
   const uint32_t behind = (tail_ + count) % kRingSlots;
   if (foreign_[behind / 64] >> (behind % 64) & 1) {

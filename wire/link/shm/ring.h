@@ -45,8 +45,8 @@ class RingReader {
   /// The oldest entry: a private copy of its header, and its memory (`bytes` of it, consecutive). Pads are
   /// skipped.
   Next next(EntryHeader& header, const std::byte*& memory, uint32_t& bytes);
-  /// Done with the entry that next gave; true when the producer must be woken. The producer learns of its room now and
-  /// then: an empty ring always shows it enough for the longest entry.
+  /// Done with the entry that next gave; true when the producer must be woken. The producer learns of its
+  /// room now and then: an empty ring always shows it enough for the longest entry.
   bool consume(const EntryHeader& header);
   /// Thread safe: a hint for whoever wonders whether to take the consumer's lock.
   bool pending() const {

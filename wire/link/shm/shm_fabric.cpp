@@ -65,7 +65,7 @@ PeerHandles ShmFabric::handles() const {
 
 void ShmFabric::attach(Neighborhood& neighborhood, uint32_t slot, uint64_t generation) {
   neighborhood_ = &neighborhood;
-  self_ = {slot, generation, cross_memory_wanted(), &busy_channels_, &spoke_};
+  self_ = {slot, generation, cross_memory_wanted(), &busy_channels_, &requests_sent_};
   prefix().slot = slot;
   prefix().generation = generation;
   add_own_slot(slot);
@@ -155,9 +155,10 @@ uint32_t ShmFabric::poll(Receiver& receiver, uint32_t budget) {
   }
   if (busy_channels_.load(std::memory_order_relaxed) != 0) tell_room(receiver);
   if (done > 0) {
-    if (!spoke_.load(std::memory_order_relaxed))
+    const uint32_t sent = requests_sent();
+    if (sent == answered_requests_)
       rest_until_.store(processor_ticks() + kRestTicks, std::memory_order_relaxed);
-    spoke_.store(false, std::memory_order_relaxed);
+    answered_requests_ = sent;
   }
   return done;
 }
@@ -303,6 +304,27 @@ bool ShmFabric::want_wake(bool on) {
   const bool before = attention.exchange(on ? 1 : 0, std::memory_order_seq_cst) != 0;
   if (on && !heavy_fence()) inbound().header.fences_alone.store(1, std::memory_order_seq_cst);
   return before;
+}
+
+void ShmFabric::want_wake_loosely(bool on) {
+  inbound().header.attention.store(on ? 1 : 0, std::memory_order_seq_cst);
+}
+
+void ShmFabric::linger(bool begins) {
+  if (begins)
+    prefix().lingers.fetch_add(1, std::memory_order_relaxed);
+  else
+    prefix().lingers.fetch_sub(1, std::memory_order_relaxed);
+  want_wake_loosely(!begins);
+}
+
+bool ShmFabric::lingers() const { return prefix().lingers.load(std::memory_order_relaxed) != 0; }
+
+bool ShmFabric::peer_lingers() const {
+  const uint32_t count = watched_count_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; i++)
+    if (watched_[i].load(std::memory_order_relaxed)->channel->lingers()) return true;
+  return false;
 }
 
 void ShmFabric::drop_sender(uint32_t slot) {

@@ -31,8 +31,8 @@ class ShmFabric final : public Fabric {
   int wake_fd() const { return wake_; }
   /// The agent has given this process a slot. Before any other use.
   void attach(Neighborhood& neighborhood, uint32_t slot, uint64_t generation);
-  /// False: the kernel does not let this process fence its senders, so that one that began to send while this one fell
-  /// asleep may have overlooked the wish to be woken; sleep for bounded times.
+  /// False: the kernel does not let this process fence its senders, so that one that began to send while this
+  /// one fell asleep may have overlooked the wish to be woken; sleep for bounded times.
   bool wakes_are_certain() const;
   void set_receiver(Receiver& receiver);
   /// Numbers of a further slot belong to this process as well.
@@ -57,6 +57,16 @@ class ShmFabric final : public Fabric {
   bool worth_polling() override;
   bool shares_processor() override;
   bool want_wake(bool on) override;
+  /// The same without making sure: what a peer sends at this moment may wake nobody.
+  void want_wake_loosely(bool on);
+  /// A program thread begins or ends to stay for an answer: it takes in what arrives, nobody need be woken
+  /// meanwhile. After the end wakes are not certain until want_wake() has been called with false and true.
+  void linger(bool begins);
+  bool lingers() const;
+  /// Grows with requests that are sent; some of those sent at the same time may not be counted.
+  uint32_t requests_sent() const { return requests_sent_.load(std::memory_order_relaxed); }
+  /// A thread of a process that sends to this one does so just now.
+  bool peer_lingers() const;
   void wait_for_peers() override;
   std::byte* published() override { return published_.data() + kPage; }
   size_t published_bytes() const override { return published_.bytes() - kPage; }
@@ -123,7 +133,8 @@ class ShmFabric final : public Fabric {
   std::atomic<uint32_t> seen_changes_{0};
   std::atomic<uint64_t> introduce_at_ns_{kNever};  ///< when to try again to meet a sender that was not found
   std::atomic<uint32_t> busy_channels_{0};
-  std::atomic<bool> spoke_{false};      ///< a request has been sent since the last arrivals
+  std::atomic<uint32_t> requests_sent_{0};
+  uint32_t answered_requests_ = 0;       ///< of them, until the last arrivals; with the progress lock held
   std::atomic<uint64_t> rest_until_{0};  ///< in ticks; 0: worth_polling looks at once
   std::atomic<bool> any_buried_{false};
   std::mutex epoch_lock_;
