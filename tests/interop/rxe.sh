@@ -27,56 +27,64 @@ usage() {
   exit 2
 }
 
-[ $# -gt 0 ] || usage
-action=$1
-shift
-case $action in
-  boot)
-    [ $# -gt 0 ] || set -- a b
-    boot "$@"
-    say "up: $*"
-    ;;
-  run)
-    seconds=60
-    if [ "${1-}" = -t ]; then seconds=$2; shift 2; fi
-    [ $# -ge 2 ] || usage
-    node=$1
-    shift
-    on "$node" "$seconds" "$*"
-    ;;
-  capture)
-    [ $# -ge 1 ] || usage
+# The peer of guest a, and with Verbatim as the peer its build.
+interop_with() {
+  local build=
+  peer=host
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --peer)
+        [ "${2-}" = guest ] || usage
+        peer=b
+        shift 2
+        ;;
+      --build)
+        [ $# -ge 2 ] || usage
+        build=$2
+        shift 2
+        ;;
+      -*) usage ;;
+      *) break ;;
+    esac
+  done
+  if [ "$peer" = host ]; then
+    [ -n "$build" ] || build=$(bash "$here/../../scripts/build.sh" release product) || die "the build failed"
+    verbatim=$(cd "$build" && pwd)/bin/verbatim
+    [ -x "$verbatim" ] || die "there is no $build/bin/verbatim"
+    boot_for_now a
+  else
     boot_for_now a b
-    capture "$@"
-    ;;
-  interop)
-    peer=host build=
-    while [ $# -gt 0 ]; do
-      case $1 in
-        --peer)
-          [ "${2-}" = guest ] || usage
-          peer=b
-          shift 2
-          ;;
-        --build)
-          [ $# -ge 2 ] || usage
-          build=$2
-          shift 2
-          ;;
-        -*) usage ;;
-        *) break ;;
-      esac
-    done
-    if [ "$peer" = host ]; then
-      [ -n "$build" ] || build=$(bash "$here/../../scripts/build.sh" release product) || die "the build failed"
-      verbatim=$(cd "$build" && pwd)/bin/verbatim
-      [ -x "$verbatim" ] || die "there is no $build/bin/verbatim"
-      boot_for_now a
-    else
+  fi
+  interop "$@"
+}
+
+main() {
+  [ $# -gt 0 ] || usage
+  local action=$1 seconds=60 node
+  shift
+  case $action in
+    boot)
+      [ $# -gt 0 ] || set -- a b
+      boot_for_now "$@"
+      trap - EXIT
+      say "up: $*"
+      ;;
+    run)
+      if [ "${1-}" = -t ]; then seconds=$2; shift 2; fi
+      [ $# -ge 2 ] || usage
+      node=$1
+      shift
+      on "$node" "$seconds" "$*"
+      ;;
+    capture)
+      [ $# -ge 1 ] || usage
       boot_for_now a b
-    fi
-    interop "$@"
-    ;;
-  down) down ;;
-  *) usage ;;
-esac
+      capture "$@"
+      ;;
+    interop) interop_with "$@" ;;
+    down) down ;;
+    *) usage ;;
+  esac
+}
+
+main "$@"

@@ -23,6 +23,7 @@ cmp_swap       | tcp | ib_atomic_bw $perf -A CMP_AND_SWAP -n 5         | ib_atom
 rping          | cm  | rping -s -a @S -C 1 -S 64 -v                    | rping -c -a @S -C 1 -S 64 -v
 rping_v6       | cm  | rping -s -a @S6 -C 1 -S 64 -v                   | rping -c -a @S6 -C 1 -S 64 -v
 ucmatose       | cm  | ucmatose -b @S -c 1 -C 1 -S 64                  | ucmatose -s @S -c 1 -C 1 -S 64
+rstream        | cm  | rstream -b @S -S 64 -C 2                        | rstream -s @S -S 64 -C 2
 udaddy         | cm  | udaddy -b @S -c 1 -C 1 -S 64                    | udaddy -s @S -c 1 -C 1 -S 64
 udaddy_v6      | cm  | udaddy -b @S6 -c 1 -C 1 -S 64                   | udaddy -s @S6 -c 1 -C 1 -S 64
 mckey          | wait | mckey -m 239.7.7.7 -b @S -C 2 -S 64            | mckey -m 239.7.7.7 -s -b @C -C 2 -S 64
@@ -31,7 +32,8 @@ reject_ud      | wait | true                                           | ! udadd
 TABLE
   local name
   for name in empty odd solicited send_imm write_imm uc_imm ud_imm route psn_wrap read atomics send_inv rnr \
-    rnr_exceeded bad_key_write bad_key_read out_of_range long_send gone lossy; do
+    rnr_exceeded bad_key_write bad_key_read out_of_range long_send gone lossy \
+    connection slow_accept refusal; do
     echo "$name | probe | $p $name | $p $name @S"
   done
   echo "ud_imm_v6 | probe | $p ud_imm | $p ud_imm @S6"

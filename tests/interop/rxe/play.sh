@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154 # (some variables are rxe.sh's)
 # Plays a program's two ends on two nodes: what captures and cases have in common. Sourced by rxe.sh.
 python=/usr/bin/python3  # Debian's, which knows python3-pyverbs
-play_seconds=40
+play_seconds=40  # for each end, on a busy machine
 
 # probe NODE: how that node calls probe.py
 probe() {
@@ -44,7 +44,7 @@ play() {
     if [ "$server" = host ]; then
       pkill -P $pid
     else
-      on "$server" 5 "pkill -f -- '${serve:0:60}'" >/dev/null
+      on "$server" 5 "pkill -o -x timeout" >/dev/null  # the oldest there is the server's
     fi
   fi
   wait $pid || server_status=$?

@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from pyverbs.mr import MW, MWBindInfo  # noqa: E402
 from pyverbs.wr import SendWR  # noqa: E402
 import pyverbs.enums as e  # noqa: E402
+from probe_cm import connection, refusal, slow_accept  # noqa: E402
 from probe_end import BUFFER, End, Surprise, expect  # noqa: E402
 
 OK = e.IBV_WC_SUCCESS
@@ -255,6 +256,10 @@ def gone(server):
     if end.serves:
         end.qp.close()
     refused(end, e.IBV_WC_RETRY_EXC_ERR, opcode=e.IBV_WR_SEND, length=16)
+
+
+for cm_scenario in (connection, slow_accept, refusal):
+    scenario(cm_scenario)
 
 
 def main():

@@ -68,7 +68,7 @@ class Link:
         return json.loads(line)
 
     def local_address(self):
-        return self.socket.getsockname()[0]
+        return self.socket.getsockname()[0].removeprefix('::ffff:')
 
 
 class End:

@@ -40,7 +40,7 @@ inside() { ip netns exec "$netns" "$@"; }  # on the host, in the namespace that 
 need_packages() {
   [ "$(id -u)" -eq 0 ] || die "root is needed, for network namespaces and taps"
   [ -c /dev/net/tun ] || die "/dev/net/tun is missing: this machine offers no taps"
-  bash "$here/../../scripts/deps.sh" qemu-system-x86 busybox-static iproute2 socat cpio tcpdump \
+  bash "$here/../../scripts/deps.sh" qemu-system-x86 busybox-static iproute2 procps socat cpio tcpdump \
     perftest rdmacm-utils ibverbs-providers python3-pyverbs || die "not all packages are there"
 }
 
@@ -83,6 +83,8 @@ make_initial_memory() {  # into $state/initrd
   ln -s ../bin/busybox "$tree/sbin/modprobe"
   cp "$here/rxe/init.sh" "$tree/init"
   chmod 755 "$tree/init"
+  mkdir "$tree/rxe"
+  cp "$here"/rxe/serve.sh "$here"/rxe/*.py "$tree/rxe"
   for module in "${modules[@]}"; do
     file=$(module_file "$module")
     if [ -z "$file" ]; then
@@ -131,10 +133,8 @@ start_guest() {
     -netdev "tap,id=net,ifname=tap-$node,script=no,downscript=no" \
     -device "virtio-net-pci,netdev=net,mac=52:54:00:77:00:0$byte,host_mtu=$mtu,romfile=" \
     -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
-    -device virtio-9p-pci,fsdev=root,mount_tag=host \
-    -fsdev "local,id=rxe,path=$here/rxe,security_model=none,readonly=on" \
-    -device virtio-9p-pci,fsdev=rxe,mount_tag=rxe -device virtio-rng-pci \
-    </dev/null >"$state/$node.qemu" 2>&1 &
+    -device virtio-9p-pci,fsdev=root,mount_tag=host -device virtio-rng-pci \
+    </dev/null >"$state/$node.qemu" 2>&1 9>&- &
   echo $! >"$state/$node.pid"
   disown
 }
@@ -162,8 +162,10 @@ boot() {  # boot NODE...: brings up what is not up
   for node in "$@"; do wait_for_guest "$node"; done
 }
 
-# As boot, and takes down at the end of this script what it has brought up.
+# As boot, and takes down at the end of this script what it has brought up. One at a time.
 boot_for_now() {
+  exec 9>/run/lock/verbatim-rxe
+  flock -n 9 || die "another rxe.sh is at work"
   [ -e "$state" ] || trap down EXIT
   trap 'exit 130' INT TERM
   boot "$@"
@@ -189,7 +191,7 @@ down() {
 on() {
   local node=$1 seconds=$2 output status
   if [ "$node" = host ]; then
-    inside timeout -k 2 "$seconds" sh -c "$3" </dev/null 2>&1
+    inside timeout -k 2 "$seconds" sh -c "$3" </dev/null 2>&1 9>&-
     return
   fi
   output=$(printf '%d %s\n' "$seconds" "$(printf %s "$3" | base64 -w 0)" |
