@@ -8,6 +8,12 @@
 
 namespace verbatim::engine {
 
+namespace {
+
+constexpr int kTriesToHoldOff = 200;
+
+}  // namespace
+
 QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published)
     : engine_(engine),
       spec_(spec),
@@ -159,7 +165,19 @@ Expected<uint32_t> QueuePair::resting_send_position() {
   return requester_.position();
 }
 
-void QueuePair::ring() { requester_.run(); }
+// A datagram's request has ended when it is sent, and programs expect to hear of that before they hear of the
+// answer: arrivals are not taken in meanwhile. Unless somebody is just doing so, who may be this very thread.
+void QueuePair::ring() {
+  if (is_reliable(type())) return requester_.run();
+  SpinLock& arrivals = engine_.progress_lock();
+  bool held = arrivals.try_lock();
+  for (int tries = 0; !held && tries < kTriesToHoldOff; tries++) {
+    spin_pause();
+    held = arrivals.try_lock();
+  }
+  requester_.run();
+  if (held) arrivals.unlock();
+}
 
 void QueuePair::fail(AsyncEvent event, const char* why) {
   engine_.explain(number_, static_cast<int>(Status::kLocalQpOperation), 0, why);

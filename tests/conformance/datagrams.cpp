@@ -2,8 +2,8 @@
 // Datagrams: address handles, answers to where one came from, and multicast groups.
 #include <arpa/inet.h>
 
-#include <cerrno>
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "tests/conformance/players.h"
