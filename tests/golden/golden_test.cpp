@@ -3,12 +3,10 @@
 // is right, and what it was parsed into is written again as the same bytes.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 
-#include "testing/hex.h"
+#include "testing/golden.h"
 #include "wire/format/cm.h"
 #include "wire/format/cm_service.h"
 #include "wire/format/datagram.h"
@@ -17,35 +15,10 @@
 namespace verbatim::roce {
 namespace {
 
-struct Golden {
-  std::string where;  ///< "rping.hex: frame 3"
-  std::vector<uint8_t> bytes;
-};
-
-void read_file(const std::filesystem::path& path, std::vector<Golden>& to) {
-  std::ifstream file(path);
-  std::string line, where, digits;
-  const auto finish = [&] {
-    if (!digits.empty())
-      to.push_back({path.filename().string() + ": " + where, verbatim::testing::from_hex(digits)});
-    digits.clear();
-  };
-  while (std::getline(file, line)) {
-    if (line.starts_with("# frame")) finish(), where = line.substr(2);
-    if (!line.starts_with('#')) digits += line;
-  }
-  finish();
-}
+using verbatim::testing::Golden;
 
 const std::vector<Golden>& all_golden() {
-  static const std::vector<Golden> all = [] {
-    std::set<std::filesystem::path> paths;
-    for (const auto& entry : std::filesystem::directory_iterator(VERBATIM_GOLDEN))
-      if (entry.path().extension() == ".hex") paths.insert(entry.path());
-    std::vector<Golden> packets;
-    for (const auto& path : paths) read_file(path, packets);
-    return packets;
-  }();
+  static const std::vector<Golden> all = verbatim::testing::read_golden(VERBATIM_GOLDEN);
   return all;
 }
 
