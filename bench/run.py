@@ -144,6 +144,10 @@ class Bench:
         yield Row('create + connect RC pairs', 'pairs/s', '', lambda: self.own('verbs_costs', 'connect'), None, 'more', 20000)
         yield Row('DEVX commands, QUERY_HCA_CAP', '1/s', '', lambda: self.own('devx_costs', 'query'), None, 'more', 100000)
         yield Row('the same, keys made + destroyed', '1/s', '', lambda: self.own('devx_costs', 'objects'), None, 'more', 100000)
+        yield Row('packet of 64 B, parse', 'ns', '', lambda: self.own('packet_costs', 'parse'), None, 'less', 50)
+        yield Row('the same, headers and ICRC', 'ns', '', lambda: self.own('packet_costs', 'seal'), None, 'less', 100)
+        yield Row('packet of 4 KiB, parse + check', 'ns', '', lambda: self.own('packet_costs', 'check'), None, 'less', 400)
+        yield Row('ICRC of 4 KiB', 'GB/s', '', lambda: self.own('packet_costs', 'icrc'), None, 'more', 10)
         yield Row('idle RC QP beyond its queues', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
         yield Row('idle, raw doorbells exposed', 'ms/10 s', '', self.idle, None, 'less', 10)
         for transport in ('rc_v', 'ud_v', 'rc_x', 'ud_x', 'dc_x'):
