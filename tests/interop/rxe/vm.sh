@@ -117,7 +117,7 @@ make_namespace() {
 guest_runs() {  # is the process of this pid file ours still?
   local pid
   pid=$(cat "$state/$1.pid" 2>/dev/null) || return 1
-  tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q "verbatim-rxe-$1 "
+  { tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null | grep -q "verbatim-rxe-$1 "
 }
 
 start_guest() {
