@@ -4,6 +4,7 @@
 #include "abi/prm/dynamic_connections.h"
 #include "abi/prm/queue_pairs.h"
 #include "tests/conformance/dc_ends.h"
+#include "tests/conformance/event_queue.h"
 #include "tests/conformance/mail.h"
 
 namespace verbatim::conformance {
@@ -77,6 +78,47 @@ TEST_F(DynamicCommands, ATargetMadeByOneTakesWrites) {
     EXPECT_EQ(violations(target, dctn), 1u);
   }
   EXPECT_EQ(mlx5dv_devx_obj_destroy(target), 0);
+}
+
+// A wrong key is told once each time that the program has asked for it: in an event queue, and on a channel.
+TEST_F(DynamicCommands, KeyViolationsAreToldWhereArmed) {
+  EventQueue events(self.context, {prm::Event::kDctAccessKeyViolation});
+  mlx5dv_devx_event_channel* channel =
+      mlx5dv_devx_create_event_channel(self.context, static_cast<mlx5dv_devx_create_event_channel_flags>(0));
+  ASSERT_NE(channel, nullptr);
+  Mail<prm::CreateDct> mail = wanted();
+  mlx5dv_devx_obj* target = mail.create(self.context);
+  ASSERT_NE(target, nullptr) << mail.syndrome();
+  const uint32_t dctn = mail.out[prm::CreateDctOut::dctn];
+  uint16_t type = static_cast<uint16_t>(prm::Event::kDctAccessKeyViolation);
+  ASSERT_EQ(mlx5dv_devx_subscribe_devx_event(channel, target, sizeof type, &type, 77), 0);
+  Mail<prm::ArmDctForKeyViolation> arm;
+  arm.in.set(prm::ArmDctIn::dct_number, dctn);
+  ASSERT_EQ(arm.modify(target), 0) << arm.syndrome();
+  events.tell(true);
+  for (int i = 0; i < 2; i++) {
+    DcInitiator stranger(self);
+    EXPECT_EQ(stranger.post(2, dctn, kSend, 8, 0, kDcKey + 1), 0);
+    EXPECT_EQ(self.wait_status(), IBV_WC_REM_ACCESS_ERR);
+  }
+  const std::vector<uint8_t> entry = events.wait();
+  ASSERT_FALSE(entry.empty());
+  const prm::View<prm::Eqe> told(entry);
+  EXPECT_EQ(told[prm::Eqe::event_type], type);
+  const auto about = told[prm::Eqe::event_data][prm::EventAuto::qp_events];
+  EXPECT_EQ(about[prm::QpEvents::qpn_rqn_sqn], dctn);
+  EXPECT_EQ(about[prm::QpEvents::type], 6u) << "a DC target";
+  EXPECT_TRUE(events.take().empty()) << "it was armed once";
+  ASSERT_TRUE(readable(channel->fd));
+  std::vector<uint8_t> room(sizeof(mlx5dv_devx_async_event_hdr) + 64);
+  auto* event = reinterpret_cast<mlx5dv_devx_async_event_hdr*>(room.data());
+  ASSERT_EQ(mlx5dv_devx_get_event(channel, event, room.size()), static_cast<ssize_t>(room.size()));
+  EXPECT_EQ(event->cookie, 77u);
+  EXPECT_EQ(event->out_data[1], type);
+  EXPECT_FALSE(readable(channel->fd, 0));
+  EXPECT_EQ(violations(target, dctn), 2u);
+  EXPECT_EQ(mlx5dv_devx_obj_destroy(target), 0);
+  mlx5dv_devx_destroy_event_channel(channel);
 }
 
 TEST_F(DynamicCommands, WhatATargetNeedsMustBeThere) {
