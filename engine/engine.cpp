@@ -29,7 +29,7 @@ void remove(std::vector<QueuePair*>& list, QueuePair* qp) {
 
 bool is_reply(wire::Operation operation) {
   return operation == wire::Operation::kAck || operation == wire::Operation::kReadResponse ||
-         operation == wire::Operation::kAtomicResponse;
+         operation == wire::Operation::kAtomicResponse || operation == wire::Operation::kCongestion;
 }
 
 }  // namespace
@@ -392,7 +392,8 @@ bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire:
 }
 
 bool Engine::answer_nobody(wire::Channel& from, const wire::Segment& segment, wire::Segment* answer) {
-  if (!wire::is_reliable(segment.transport) || segment.operation == wire::Operation::kDisconnect)
+  if (!wire::is_reliable(segment.transport) || segment.operation == wire::Operation::kDisconnect ||
+      from.is_wire())
     return false;
   wire::Segment nobody;
   nobody.operation = wire::Operation::kAck;

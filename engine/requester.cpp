@@ -297,13 +297,13 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   if (last && work.opcode == Opcode::kSendInvalidate) segment.flags |= wire::kInvalidate;
   if (message.placed) segment.flags |= wire::kPlaced;
   segment.service_level = qp_.attributes().path.service_level;
-  segment.pkey = 0xffff;
   segment.dest_qpn = peer_.place.qpn;
   segment.src_qpn = qp_.number();
   segment.psn = next_psn_;
   segment.base_psn = message.placed || sent_bytes_ == 0 ? ring_psn_ : next_psn_;
   segment.packets =
       awaits_response(work.opcode) ? message.packets : packets_of(chunk, qp_.attributes().path_mtu);
+  segment.path_mtu = qp_.attributes().path_mtu;
   segment.length = awaits_response(work.opcode) ? 0 : chunk;
   segment.immediate = work.immediate;
   segment.remote_address = work.remote_address;

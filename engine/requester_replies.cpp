@@ -74,6 +74,7 @@ void Requester::handle_reply(const Segment& segment, wire::Payload* payload) {
     case wire::Operation::kCompareSwap:
     case wire::Operation::kFetchAdd:
     case wire::Operation::kDisconnect:
+    case wire::Operation::kCongestion:
       return;
   }
 }

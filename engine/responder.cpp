@@ -75,6 +75,7 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
   reply.dest_qpn = peer_qpn_;
   reply.src_qpn = qp_.number();
   reply.psn = psn;
+  reply.path_mtu = qp_.attributes().path_mtu;
   reply.syndrome = syndrome;
   reply.msn = msn_;
   if (dynamic_) {

@@ -42,6 +42,13 @@ class Channel {
   /// True when the other end runs whenever it is woken, so that silence means "slow", not "lost".
   virtual bool lossless() const = 0;
 
+  /// An Ethernet wire, with a host at the other end that knows packets and nothing else. What one engine
+  /// tells another beside them has no form there: kAcknowledges, kPlaced, a base_psn of its own, syndromes of
+  /// the same host. Nobody there is silence. Segments are packets when they arrive, and name hosts by their
+  /// GIDs (segment.h): `from` of a packet is this channel if its sender is the host that the channel leads to
+  /// and somebody here has asked for the channel before; else it may be any.
+  virtual bool is_wire() const { return false; }
+
   /// Makes a sleeping receiver look at its inbound queue; called when an answer is overdue.
   virtual void nudge() = 0;
 
@@ -51,7 +58,8 @@ class Channel {
   /// reached.
   virtual const std::byte* published() const = 0;
 
-  /// The same, also of a process that has ended or cannot be reached otherwise: what it had received is still true.
+  /// The same, also of a process that has ended or cannot be reached otherwise: what it had received is still
+  /// true.
   virtual const std::byte* testament() const = 0;
 
   /// Brackets a look-up of a published key and the access that follows: while it is open the owner's
@@ -90,10 +98,12 @@ class Fabric {
   /// The channel towards the owner of `dest_qpn` at `dest`; nullptr: no way there now (ask again later).
   virtual Channel* channel(const Gid& dest, uint32_t dest_qpn) = 0;
 
-  /// The channel towards the owner of `dest_qpn` on this host, for links that have no GIDs; nullptr: none now.
+  /// The channel towards the owner of `dest_qpn` on this host, for links that have no GIDs; nullptr: none
+  /// now.
   virtual Channel* neighbor(uint32_t dest_qpn) = 0;
 
-  /// Why `channel` found no way the last time, in words; empty when nothing more is known than that nobody is there.
+  /// Why `channel` found no way the last time, in words; empty when nothing more is known than that nobody is
+  /// there.
   virtual std::string obstacle(const Gid& dest, uint32_t dest_qpn) = 0;
 
   /// Channels of all processes that have joined multicast group `group`, own one included; at most `max`.
@@ -105,13 +115,13 @@ class Fabric {
   /// True when something has arrived that poll would deliver.
   virtual bool pending() const = 0;
 
-  /// For a caller that looks all the time: the same, or a channel waits for room (whoever sleeps is woken for that). But
-  /// false for some hundred nanoseconds after arrivals of a one-way stream, because messages cost less when several are
-  /// taken together and their sender is not disturbed.
+  /// For a caller that looks all the time: the same, or a channel waits for room (whoever sleeps is woken for
+  /// that). But false for some hundred nanoseconds after arrivals of a one-way stream, because messages cost
+  /// less when several are taken together and their sender is not disturbed.
   virtual bool worth_polling() = 0;
 
-  /// For a thread that polls in vain: tells peers on which processor, and whether one of them was last seen to do so on
-  /// the same. Two programs that spin on one processor would wait for each other's time slices.
+  /// For a thread that polls in vain: tells peers on which processor, and whether one of them was last seen
+  /// to do so on the same. Two programs that spin on one processor would wait for each other's time slices.
   virtual bool shares_processor() = 0;
 
   /// `on`: peers wake this process's engine thread when they send something. Returns the earlier setting.

@@ -13,6 +13,8 @@ inline constexpr uint32_t kMessageBytesMax = 1u << 30;
 /// Pieces of memory one segment may be gathered from or scattered to.
 inline constexpr uint32_t kPiecesMax = 64;
 inline constexpr uint32_t kPsnMask = 0xffffff;
+/// Segment::src_qpn where packets don't name their sender, as those of RC and UC on an Ethernet wire.
+inline constexpr uint32_t kUnknownQpn = UINT32_MAX;
 
 /// Distance from `b` to `a` in 24-bit sequence space, -2^23 .. 2^23-1.
 inline int32_t psn_distance(uint32_t a, uint32_t b) { return static_cast<int32_t>((a - b) << 8) >> 8; }
@@ -37,6 +39,7 @@ enum class Operation : uint8_t {
   kAtomicResponse,
   kAck,         ///< positive, RNR or negative: see `syndrome`
   kDisconnect,  ///< a DC initiator ends its connection; not answered
+  kCongestion,  ///< to a requester, from a wire: the way to its peer is congested; not answered
 };
 
 /// Properties of a segment.
@@ -50,7 +53,8 @@ enum SegmentFlag : uint16_t {
   kPlaced = 1 << 6,      ///< the payload was already put in place by direct access; `length` counts it
   kAcknowledges =
       1 << 7,  ///< a request that also acknowledges: `ack_psn` (not together with immediate data or a key)
-  kOpens = 1 << 8,  ///< transport kDc: nothing of this connection is outstanding before it
+  kOpens = 1 << 8,      ///< transport kDc: nothing of this connection is outstanding before it
+  kCongested = 1 << 9,  ///< came over a wire that was congested (ECN): the sender should be told
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.
@@ -71,6 +75,12 @@ enum Syndrome : uint8_t {
 /// One unit of transfer between two queue pairs, in host form: a whole message on the same host, one packet
 /// on an Ethernet wire. Links serialise it; transports see only this.
 ///
+/// Towards an Ethernet wire (Channel::is_wire) a segment may be many packets, each of path_mtu bytes but for
+/// the last, and has its GIDs and the rest of what an address says set, whatever its transport. What arrives
+/// from there is one packet: of a request, `total_length` is known only with kFirst and kLast or a remote
+/// address, `packets` is 1 even for a read, and `source_gid` says which host sent it, as far as the network
+/// can be believed.
+///
 /// Fields without an initial value mean something only with the operation or transport named beside them: a
 /// segment is made for every message, and clearing all of it would cost more than the rest of a small one.
 struct Segment {
@@ -79,14 +89,15 @@ struct Segment {
   uint8_t syndrome = 0;  ///< kAck, kAtomicResponse, last kReadResponse
   uint8_t service_level = 0;
   uint16_t flags = 0;
-  uint16_t pkey = 0;
+  uint16_t pkey = 0xffff;
   uint32_t dest_qpn = 0;
   uint32_t src_qpn = 0;
   uint32_t psn = 0;       ///< of its first packet
   uint32_t base_psn = 0;  ///< PSN that the responder expects before it: differs from psn when direct accesses
                           ///< used some in between
   uint32_t packets = 1;   ///< PSNs that it takes: length / path MTU, rounded up, at least 1
-  uint32_t length = 0;    ///< payload bytes of this segment
+  uint32_t path_mtu = 4096;   ///< bytes
+  uint32_t length = 0;        ///< payload bytes of this segment
   uint32_t immediate = 0;     ///< immediate data (as the program gave it, network order) or R_Key
   uint32_t ack_psn = 0;       ///< with kAcknowledges: newest PSN received in order
   uint32_t msn = 0;           ///< kAck and responses
@@ -98,8 +109,9 @@ struct Segment {
   // AtomicETH: kCompareSwap, kFetchAdd, kAtomicResponse
   uint64_t swap_or_add;  ///< also the original value in kAtomicResponse
   uint64_t compare;
-  // DETH and GRH: transport kUd
+  // DETH: transport kUd
   uint32_t qkey;
+  // GRH: transport kUd, and all on an Ethernet wire
   uint32_t flow_label;
   uint8_t traffic_class;
   uint8_t hop_limit;

@@ -46,16 +46,6 @@ bool readable(const char* from, size_t length) {
 
 }  // namespace
 
-CopyResult FlatPayload::copy_to(size_t offset, const Piece* pieces, uint32_t count) {
-  if (offset > length_ || bytes_of(pieces, count) > length_ - offset) return CopyResult::kSourceFault;
-  const std::byte* from = data_ + offset;
-  for (uint32_t i = 0; i < count; i++) {
-    if (!fault_copy(pieces[i].base, from, pieces[i].length)) return CopyResult::kDestinationFault;
-    from += pieces[i].length;
-  }
-  return CopyResult::kDone;
-}
-
 CopyResult GatheredPayload::copy_to(size_t offset, const Piece* pieces, uint32_t count) {
   uint32_t source = 0;
   while (source < count_ && offset >= pieces_[source].length) offset -= pieces_[source++].length;

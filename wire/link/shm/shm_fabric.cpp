@@ -12,6 +12,7 @@
 
 #include "base/asymmetric_fence.h"
 #include "base/ticks.h"
+#include "wire/link/flat_payload.h"
 #include "wire/link/shm/cross_memory.h"
 #include "wire/link/shm/payloads.h"
 
