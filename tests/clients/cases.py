@@ -13,7 +13,8 @@ PINGPONG_LINES = (r'\d+ bytes in [\d.]+ seconds = [\d.]+ Mbit/sec', r'iters in [
 SHORT = {
     'ibv_devices', 'ibv_devinfo', 'ibv_devinfo_verbose', 'rc_pingpong', 'rc_pingpong_events', 'uc_pingpong',
     'ud_pingpong', 'srq_pingpong', 'send_lat_RC', 'send_bw_UD', 'write_bw_RC', 'write_lat_UC', 'read_bw_RC',
-    'send_bw_events', 'send_bw_srq', 'send_bw_sizes', 'atomic_bw_FETCH_AND_ADD', 'atomic_lat_CMP_AND_SWAP',
+    'send_lat_DC', 'send_bw_events', 'send_bw_srq', 'send_bw_sizes', 'atomic_bw_FETCH_AND_ADD',
+    'atomic_lat_CMP_AND_SWAP',
 }
 
 
@@ -56,7 +57,7 @@ def pingpongs():
 
 
 def transports():
-    for operation, kinds in (('send', ('RC', 'UC', 'UD')), ('write', ('RC', 'UC')), ('read', ('RC',))):
+    for operation, kinds in (('send', ('RC', 'UC', 'UD', 'DC')), ('write', ('RC', 'UC', 'DC')), ('read', ('RC', 'DC'))):
         for kind in kinds:
             size = 1024 if kind == 'UD' else 65536
             yield perftest(f'{operation}_lat_{kind}', f'{operation}_lat', f'-c {kind} -n 500')
