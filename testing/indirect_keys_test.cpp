@@ -72,6 +72,21 @@ class IndirectKeys : public EngineTest {
     std::fill(here->data(), here->data() + kBytes, 0);
     std::fill(there->data(), there->data() + kBytes, 0);
   }
+  /// For each pair of layouts and each size, with memory that is clear but for what is to be moved.
+  template <class Play>
+  void with_every_size(Play&& play) {
+    uint8_t seed = 0;
+    for (const Layout& from_layout : layouts())
+      for (const Layout& to_layout : layouts()) {
+        ListKey from(a(), *here, from_layout), to(b(), *there, to_layout);
+        for (const uint32_t size : kSizes) {
+          clear();
+          from.fill(size, ++seed);
+          play(from, to, size, seed);
+          if (HasFatalFailure()) return;
+        }
+      }
+  }
   void TearDown() override {
     left.reset();
     right.reset();
@@ -84,39 +99,25 @@ class IndirectKeys : public EngineTest {
 };
 
 TEST_P(IndirectKeys, CarryMessagesOfEverySize) {
-  uint8_t seed = 0;
-  for (const Layout& from_layout : layouts())
-    for (const Layout& to_layout : layouts()) {
-      ListKey from(a(), *here, from_layout), to(b(), *there, to_layout);
-      for (const uint32_t size : kSizes) {
-        clear();
-        from.fill(size, ++seed);
-        receive_into(to, 95'000);
-        ASSERT_EQ(post(through(Opcode::kSend, from, size)), Status::kSuccess) << size;
-        ASSERT_EQ(right->receive_completions.back().bytes, size);
-        ASSERT_EQ(to.wrong(size, seed), -1) << size;
-        if (size < 90'000) {
-          ASSERT_EQ(to.at(size), 0) << size;
-        }
-      }
+  with_every_size([this](ListKey& from, ListKey& to, uint32_t size, uint8_t seed) {
+    receive_into(to, 95'000);
+    ASSERT_EQ(post(through(Opcode::kSend, from, size)), Status::kSuccess) << size;
+    ASSERT_EQ(right->receive_completions.back().bytes, size);
+    ASSERT_EQ(to.wrong(size, seed), -1) << size;
+    if (size < 90'000) {
+      ASSERT_EQ(to.at(size), 0) << size;
     }
+  });
 }
 
 TEST_P(IndirectKeys, AreReadAndWrittenByPeers) {
-  uint8_t seed = 0;
-  for (const Layout& from_layout : layouts())
-    for (const Layout& to_layout : layouts()) {
-      ListKey from(a(), *here, from_layout), to(b(), *there, to_layout);
-      for (const uint32_t size : kSizes) {
-        clear();
-        from.fill(size, ++seed);
-        ASSERT_EQ(post(at(through(Opcode::kWrite, from, size), to.key(), 0)), Status::kSuccess) << size;
-        ASSERT_EQ(to.wrong(size, seed), -1) << size;
-        from.fill(size, 0);
-        ASSERT_EQ(post(at(through(Opcode::kRead, from, size), to.key(), 0)), Status::kSuccess) << size;
-        ASSERT_EQ(from.wrong(size, seed), -1) << size;
-      }
-    }
+  with_every_size([this](ListKey& from, ListKey& to, uint32_t size, uint8_t seed) {
+    ASSERT_EQ(post(at(through(Opcode::kWrite, from, size), to.key(), 0)), Status::kSuccess) << size;
+    ASSERT_EQ(to.wrong(size, seed), -1) << size;
+    from.fill(size, 0);
+    ASSERT_EQ(post(at(through(Opcode::kRead, from, size), to.key(), 0)), Status::kSuccess) << size;
+    ASSERT_EQ(from.wrong(size, seed), -1) << size;
+  });
 }
 
 TEST_P(IndirectKeys, ServeLocallyWhileThePeerHasPlainMemory) {
