@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
-#include <thread>
 
 #include "tests/conformance/players.h"
 
@@ -103,7 +102,7 @@ TEST(DeviceMemory, IsRegisteredFromZero) {
 class DeviceMemoryOfAPeer : public Played {};
 VERBATIM_PLAY_BOTH_WAYS(DeviceMemoryOfAPeer);
 
-/// Registers `bytes` of device memory from 64 on, and lets the peer use them until the second barrier.
+/// Registers `bytes` of device memory from 64 on, and lets the peer use them until the second barrier, and during `check`.
 void offer(Endpoint& self, size_t bytes, const std::function<void(ibv_dm*)>& check) {
   Memory memory(self.context, 64 + bytes);
   const std::vector<uint8_t> before(bytes, 0);
@@ -142,6 +141,7 @@ TEST_P(DeviceMemoryOfAPeer, TakesWritesReadsAndAtomics) {
     EXPECT_EQ(word(self, 1024), before);
     self.barrier();
     EXPECT_EQ(aim(self, self.request(IBV_WR_RDMA_WRITE, 8), 8185, rkey), IBV_WC_REM_ACCESS_ERR);
+    self.barrier();
   };
   play({}, active, [](Endpoint& self) {
     offer(self, 8192, [&](ibv_dm* dm) {
@@ -150,7 +150,7 @@ TEST_P(DeviceMemoryOfAPeer, TakesWritesReadsAndAtomics) {
       std::vector<uint8_t> got(8192);
       EXPECT_EQ(ibv_memcpy_from_dm(got.data(), dm, 64, 8192), 0);
       EXPECT_TRUE(std::equal(got.begin(), got.end(), self.buffer.begin() + 1024));
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      self.barrier();
     });
   });
 }

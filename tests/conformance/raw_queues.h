@@ -68,17 +68,21 @@ class RawQueues {
 
   /// The next completion of the ring, or nullptr after ten seconds.
   mlx5_cqe64* next() {
+    mlx5_cqe64* cqe = await();
+    if (cqe == nullptr) return nullptr;
+    consumed_++;
+    __atomic_store_n(&cq.dbrec[0], htobe32(consumed_ & 0xffffff), __ATOMIC_RELEASE);
+    return cqe;
+  }
+  /// The same, but leaves it unread.
+  mlx5_cqe64* await() const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     do {
       auto* entry = static_cast<std::byte*>(cq.buf) + size_t{consumed_ % cq.cqe_cnt} * cq.cqe_size;
       auto* cqe = reinterpret_cast<mlx5_cqe64*>(entry + cq.cqe_size - sizeof(mlx5_cqe64));
       const uint8_t last = __atomic_load_n(&cqe->op_own, __ATOMIC_ACQUIRE);
       const unsigned lap = consumed_ / cq.cqe_cnt & 1;
-      if (last >> 4 != MLX5_CQE_INVALID && (last & MLX5_CQE_OWNER_MASK) == lap) {
-        consumed_++;
-        __atomic_store_n(&cq.dbrec[0], htobe32(consumed_ & 0xffffff), __ATOMIC_RELEASE);
-        return cqe;
-      }
+      if (last >> 4 != MLX5_CQE_INVALID && (last & MLX5_CQE_OWNER_MASK) == lap) return cqe;
       std::this_thread::yield();
     } while (std::chrono::steady_clock::now() < end);
     return nullptr;
