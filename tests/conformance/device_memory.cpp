@@ -102,7 +102,8 @@ TEST(DeviceMemory, IsRegisteredFromZero) {
 class DeviceMemoryOfAPeer : public Played {};
 VERBATIM_PLAY_BOTH_WAYS(DeviceMemoryOfAPeer);
 
-/// Registers `bytes` of device memory from 64 on, and lets the peer use them until the second barrier, and during `check`.
+/// Registers `bytes` of device memory from 64 on, and lets the peer use them until the second barrier, and
+/// during `check`.
 void offer(Endpoint& self, size_t bytes, const std::function<void(ibv_dm*)>& check) {
   Memory memory(self.context, 64 + bytes);
   const std::vector<uint8_t> before(bytes, 0);
