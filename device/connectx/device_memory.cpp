@@ -131,6 +131,8 @@ Expected<hw::Dm*> DeviceMemory::create(const hw::DmSpec& spec) {
   dm->bytes = spec.bytes;
   dm->pages = std::make_shared<OwnPages>(bytes);
   if ((dm->base = dm->pages->base()) == nullptr) return Error{ENOMEM, "no memory is left for device memory"};
+  // What the parent of a fork has taken, and its lock, are not the child's.
+  if ((dm->detached = spec.detached)) return static_cast<hw::Dm*>(dm.release());
   const std::lock_guard hold(lock_);
   const uint64_t alignment = std::max({unit, uint64_t{1} << spec.log_alignment, tables ? bytes : 0});
   const auto place = ranges_[static_cast<size_t>(spec.kind)].take(range, bytes, alignment);
@@ -143,6 +145,10 @@ Expected<hw::Dm*> DeviceMemory::create(const hw::DmSpec& spec) {
 Outcome DeviceMemory::destroy(hw::Dm* face) {
   auto* dm = static_cast<DmObject*>(face);
   if (dm->users != 0) return Error{EBUSY, "the device memory is still registered"};
+  if (dm->detached) {
+    delete dm;
+    return Done{};
+  }
   const std::lock_guard hold(lock_);
   ranges_[static_cast<size_t>(dm->kind)].give_back(dm->device_address);
   all_.remove(dm);

@@ -44,6 +44,7 @@ class OwnPages {
 
 struct DmObject : hw::Dm, Linked<DmObject> {
   hw::DmKind kind{};
+  bool detached = false;
   std::shared_ptr<OwnPages> pages;  ///< also of operations that are still mapped
   std::atomic<uint32_t> users{0};   ///< registrations
 };

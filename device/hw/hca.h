@@ -78,6 +78,8 @@ struct DmSpec {
     DmKind kind{};
     uint64_t bytes = 0;
     uint32_t log_alignment = 0;  ///< of the device's address
+    /// Memory of the process alone, which nothing can be told of: for the child of a fork, whose device is its parent's.
+    bool detached = false;
 };
 
 /// Queue memory. Unless it is revocable, it must stay mapped until the object is destroyed.

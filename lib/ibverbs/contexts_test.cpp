@@ -96,7 +96,7 @@ int in_child(Device& device, Pair& pair) {
   ibv_device_attr attr;
   if (ibv_post_send(pair.qp[0], &wr, &bad) != EIO || bad != &wr) return 1;
   if (ibv_poll_cq(pair.cq[0], 1, &wc) >= 0) return 2;
-  if (ibv_query_device(device.context, &attr) != EIO) return 3;
+  if (ibv_query_device(device.context, &attr) != 0 || attr.max_qp == 0) return 3;
   if (ibv_alloc_pd(device.context) != nullptr || errno != EIO) return 4;
   ibv_qp_ex* qp = ibv_qp_to_qp_ex(pair.qp[0]);
   ibv_wr_start(qp);

@@ -11,6 +11,7 @@ struct DeviceMemory {
   Context* context = nullptr;
   hw::Dm* device = nullptr;
   hw::DmKind kind{};
+  bool detached = false;  ///< as hw::DmSpec
 
   static DeviceMemory* of(ibv_dm* dm) { return reinterpret_cast<DeviceMemory*>(dm); }
 };

@@ -58,10 +58,10 @@ void fill(const hw::Limits& limits, ibv_device_attr& attr) {
   attr.phys_port_cnt = 1;
 }
 
+// What a device is like does not change with a fork: its child may ask, too.
 int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attr, size_t attr_size) {
-  Context* context = usable(public_context);
-  if (context == nullptr) return EIO;
+  Context* context = Context::of(public_context);
   if (input != nullptr && input->comp_mask != 0)
     return refuse(*context, EINVAL, "ibv_query_device_ex: unknown bits in comp_mask");
   if (attr_size < sizeof attr->orig_attr)
@@ -104,9 +104,7 @@ using namespace verbatim::verbs;
 extern "C" {
 
 int ibv_query_device(ibv_context* public_context, ibv_device_attr* attr) {
-  Context* context = usable(public_context);
-  if (context == nullptr) return EIO;
-  fill(context->hca->limits(), *attr);
+  fill(Context::of(public_context)->hca->limits(), *attr);
   return 0;
 }
 

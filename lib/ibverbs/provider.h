@@ -163,7 +163,7 @@ struct Context final : hw::EventSink {
   std::atomic<void*> provider_data{
       nullptr};  ///< the provider's own state of this context; events may come before
   hw::Hca* hca = nullptr;
-  bool abandoned = false;  ///< belongs to the parent of a fork: every call fails with EIO
+  bool abandoned = false;  ///< belongs to the parent of a fork: calls that need its device fail with EIO
   EventQueue async_events;
   std::unique_ptr<runtime::OpenDevice> opened;   ///< after what its events go to
   CompletionQueue* completion_queues = nullptr;  ///< list; guarded by the lock of live contexts
@@ -232,10 +232,12 @@ struct Provider {
   void (*free_ah)(AddressHandle& ah);
 };
 
-/// Keeps the reason of a refusal for `verbatim explain` and returns its errno value.
+/// Keeps the reason of a refusal for `verbatim explain` and returns its errno value. The child of a fork
+/// keeps none: what is shown to others is its parent's.
 inline int refuse(Context& context, const Error& error, uint32_t qpn = 0) {
-  context.hca->explain(qpn, static_cast<int>(engine::kRefusal | static_cast<uint32_t>(error.code)),
-                       error.reason.c_str());
+  if (!context.abandoned)
+    context.hca->explain(qpn, static_cast<int>(engine::kRefusal | static_cast<uint32_t>(error.code)),
+                         error.reason.c_str());
   return error.code;
 }
 inline int refuse(Context& context, int code, const std::string& reason, uint32_t qpn = 0) {

@@ -63,12 +63,8 @@ int copy_from(void* to, ibv_dm* dm, uint64_t offset, size_t length) {
   return 0;
 }
 
-ibv_dm* allocate(ibv_context* public_context, const ibv_alloc_dm_attr& wanted, hw::DmKind kind) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+/// The child of a fork may allocate on its parent's context, as the kernel lets it; such memory is its own.
+ibv_dm* allocate(verbs::Context* context, const ibv_alloc_dm_attr& wanted, hw::DmKind kind) {
   if (wanted.comp_mask != 0)
     return verbs::refuse_pointer(*context, EINVAL, "device memory: unknown bits in comp_mask");
   auto memory = std::unique_ptr<DeviceMemory>(new (std::nothrow) DeviceMemory);
@@ -76,25 +72,27 @@ ibv_dm* allocate(ibv_context* public_context, const ibv_alloc_dm_attr& wanted, h
     errno = ENOMEM;
     return nullptr;
   }
-  const auto device = context->hca->create_dm({kind, wanted.length, wanted.log_align_req});
+  const auto device =
+      context->hca->create_dm({kind, wanted.length, wanted.log_align_req, context->abandoned});
   if (!device) return verbs::refuse_pointer(*context, device.error());
-  memory->base.context = public_context;
+  memory->base.context = &context->verbs.context;
   memory->base.memcpy_to_dm = copy_to;
   memory->base.memcpy_from_dm = copy_from;
   memory->context = context;
   memory->device = *device;
   memory->kind = kind;
+  memory->detached = context->abandoned;
   return &memory.release()->base;
 }
 
 ibv_dm* allocate_plain(ibv_context* context, ibv_alloc_dm_attr* wanted) {
-  return allocate(context, *wanted, hw::DmKind::kMemic);
+  return allocate(verbs::Context::of(context), *wanted, hw::DmKind::kMemic);
 }
 
 int release(ibv_dm* dm) {
   DeviceMemory* memory = DeviceMemory::of(dm);
   verbs::Context& context = *memory->context;
-  if (!context.abandoned)
+  if (!context.abandoned || memory->detached)
     if (const int error = verbs::settle(context, context.hca->destroy_dm(memory->device))) return error;
   delete memory;
   return 0;
@@ -116,7 +114,8 @@ extern "C" {
 
 ibv_dm* mlx5dv_alloc_dm(ibv_context* context, ibv_alloc_dm_attr* dm_attr, mlx5dv_alloc_dm_attr* special) {
   const auto kind = kind_of(special->type);
-  if (!kind) {
+  verbs::Context* mine = own(context);
+  if (!kind || mine == nullptr) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
@@ -124,7 +123,7 @@ ibv_dm* mlx5dv_alloc_dm(ibv_context* context, ibv_alloc_dm_attr* dm_attr, mlx5dv
     errno = EINVAL;
     return nullptr;
   }
-  return allocate(context, *dm_attr, *kind);
+  return allocate(mine, *dm_attr, *kind);
 }
 
 void* mlx5dv_dm_map_op_addr(ibv_dm* dm, uint8_t op) {

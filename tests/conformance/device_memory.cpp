@@ -3,6 +3,8 @@
 // stores and loads.
 #include <infiniband/mlx5dv.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -39,6 +41,28 @@ uint64_t most(ibv_context* context) {
   ibv_device_attr_ex attributes{};
   EXPECT_EQ(ibv_query_device_ex(context, nullptr, &attributes), 0);
   return attributes.max_dm_size;
+}
+
+// A forked child has its parent's context, whose device is out of its reach. Memory it can still have.
+TEST(DeviceMemory, CanBeAllocatedByTheChildOfAFork) {
+  Endpoint self;
+  Memory before(self.context, 64);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto works = [&] {
+      ibv_alloc_dm_attr wanted{4096, 0, 0};
+      ibv_dm* dm = ibv_alloc_dm(self.context, &wanted);
+      uint32_t word = 7, back = 0;
+      if (dm == nullptr || ibv_memcpy_to_dm(dm, 64, &word, 4) != 0) return 1;
+      if (ibv_memcpy_from_dm(&back, dm, 64, 4) != 0 || back != 7) return 2;
+      if (ibv_reg_dm_mr(self.pd, dm, 0, 64, kDmRights) != nullptr || errno != EIO) return 3;
+      return ibv_free_dm(dm) == 0 ? 0 : 4;
+    };
+    _exit(works());
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << (status >> 8);
 }
 
 TEST(DeviceMemory, IsCopiedByWords) {
