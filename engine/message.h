@@ -27,7 +27,8 @@ inline uint32_t packets_of(uint32_t length, uint32_t mtu) { return length == 0 ?
 inline bool is_write(Opcode op) { return op == Opcode::kWrite || op == Opcode::kWriteImmediate; }
 inline bool is_atomic(Opcode op) { return op == Opcode::kCompareSwap || op == Opcode::kFetchAdd; }
 inline bool is_local(Opcode op) {
-  return op == Opcode::kNop || op == Opcode::kKeyUpdate || op == Opcode::kMemoryCopy;
+  return op == Opcode::kNop || op == Opcode::kKeyUpdate || op == Opcode::kSignatureValue ||
+         op == Opcode::kMemoryCopy;
 }
 inline bool awaits_response(Opcode op) { return op == Opcode::kRead || is_atomic(op); }
 

@@ -39,6 +39,7 @@ Operation operation_of(Opcode opcode) {
       return Operation::kFetchAdd;
     case Opcode::kNop:
     case Opcode::kKeyUpdate:
+    case Opcode::kSignatureValue:
     case Opcode::kMemoryCopy:
       break;
   }

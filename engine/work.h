@@ -31,6 +31,7 @@ enum class Opcode : uint8_t {
   kNop,
   // What the device does by itself (SendQueue::perform).
   kKeyUpdate,
+  kSignatureValue,
   kMemoryCopy,
 };
 

@@ -10,7 +10,7 @@ seconds=${1:-600}
 build_dir=$(bash "$scripts/build.sh" asan verbatim_test_queue_fuzz verbatim_test_mailbox_fuzz verbatim_test_scribble_fuzz \
   verbatim_test_packet_fuzz verbatim_program_verbatimd verbatim_program_verbatim verbatim_mlx5)
 "$build_dir/tests/queue_fuzz" --seconds "$seconds"
-"$build_dir/tests/mailbox_fuzz" --seconds "$seconds"
+"$build_dir/tests/mailbox_fuzz" --seconds "$seconds" --tally
 "$build_dir/tests/scribble_fuzz" --seconds "$seconds"
 "$build_dir/tests/packet_fuzz" --seconds "$seconds"
 echo "fuzz.sh: passed"

@@ -24,6 +24,7 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
     case engine::Opcode::kFetchAdd:
     case engine::Opcode::kNop:
     case engine::Opcode::kKeyUpdate:
+    case engine::Opcode::kSignatureValue:
     case engine::Opcode::kMemoryCopy:
       return kCqeSend;
   }

@@ -105,6 +105,34 @@ struct CompressedRing {
   CompletionRing ring{spec, face, events, [] {}};
 };
 
+TEST_F(Queues, WhatStaysAtADcInitiatorNamesNoTarget) {
+  SendRing initiator{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kDci, completions, 7};
+  initiator.set_qpn(kQpn);
+  doorbell[1] = Be32(1).raw();
+  const struct {
+    uint8_t opcode;
+    engine::Opcode meant;
+  } local[] = {{kOpNop, engine::Opcode::kNop},
+               {kOpUmr, engine::Opcode::kKeyUpdate},
+               {kOpSetPsv, engine::Opcode::kSignatureValue},
+               {kOpMmo, engine::Opcode::kMemoryCopy}};
+  for (const auto& [opcode, meant] : local) {
+    control(0, opcode, 2);
+    work = {};
+    ASSERT_EQ(initiator.fetch(0, work, next, reason), Fetch::kWork) << reason;
+    EXPECT_EQ(work.opcode, meant);
+    initiator.complete({0, meant, engine::Status::kSuccess, 0, true});
+    EXPECT_EQ(cqe(opcode == kOpNop      ? 0
+                  : opcode == kOpUmr    ? 1
+                  : opcode == kOpSetPsv ? 2
+                                        : 3)
+                  .opcode_qpn,
+              static_cast<uint32_t>(opcode) << 24 | kQpn);
+  }
+  control(0, kOpSend, 2);
+  EXPECT_EQ(initiator.fetch(0, work, next, reason), Fetch::kBad) << "without its target's address";
+}
+
 TEST(CompressedCompletions, OfARunAreATitleAndShortEntries) {
   CompressedRing cq;
   engine::Gathering::begin();

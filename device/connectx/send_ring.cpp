@@ -43,6 +43,8 @@ uint8_t wqe_opcode(Opcode opcode) {
       return kOpFetchAdd;
     case Opcode::kKeyUpdate:
       return kOpUmr;
+    case Opcode::kSignatureValue:
+      return kOpSetPsv;
     case Opcode::kMemoryCopy:
       return kOpMmo;
     case Opcode::kNop:
@@ -136,7 +138,7 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
       work.opcode = Opcode::kKeyUpdate;
       return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
     case kOpSetPsv:
-      work.opcode = Opcode::kKeyUpdate;
+      work.opcode = Opcode::kSignatureValue;
       return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
     case kOpMmo:
       work.opcode = Opcode::kMemoryCopy;

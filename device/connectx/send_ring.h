@@ -54,7 +54,7 @@ class SendRing final : public engine::SendQueue {
   const char* decode_address(uint32_t index, uint32_t units, engine::SendWork& work, uint32_t& size) const;
   /// What stays at a DC initiator needs no address.
   bool has_address(uint8_t opcode) const {
-    const bool stays = opcode == kOpNop || opcode == kOpUmr || opcode == kOpMmo;
+    const bool stays = opcode == kOpNop || opcode == kOpUmr || opcode == kOpSetPsv || opcode == kOpMmo;
     return type_ == hw::QpType::kUd || (type_ == hw::QpType::kDci && !stays);
   }
   const char* decode_data(uint32_t index, uint32_t unit, uint32_t units, engine::SendWork& work) const;

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "abi/prm/crypto.h"
+#include "abi/prm/general.h"
 #include "abi/prm/memory.h"
 #include "device/connectx/prm/view.h"
 #include "engine/status.h"
@@ -20,6 +22,37 @@ constexpr size_t kRoom = Memory::kBytes + 2 * kPage;
 constexpr int kCanary = 0x6b;
 constexpr uint32_t kAllRights =
     engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic;
+
+struct ListKind {
+  prm::MkeyAccessMode mode;
+  uint32_t room;
+  bool invalidatable, protects, encrypts;
+};
+/// With entries of their own lengths, and with pages; the last one is what a memory window is.
+constexpr ListKind kListKinds[Memories::kListKeys] = {
+    {prm::MkeyAccessMode::kKlms, 64, false, false, false},
+    {prm::MkeyAccessMode::kKlms, 64, true, false, false},
+    {prm::MkeyAccessMode::kKsm, 64, false, false, false},
+    {prm::MkeyAccessMode::kKlms, 16, false, true, false},
+    {prm::MkeyAccessMode::kKlms, 16, false, true, true},
+    {prm::MkeyAccessMode::kKlms, 1, true, false, false},
+};
+
+/// A command that is carried out.
+template <class Spec>
+struct Mail {
+  uint8_t sent[Spec::In::kBits / 8] = {}, got[Spec::Out::kBits / 8] = {};
+  const prm::Writer<typename Spec::In> in{sent};
+  const prm::View<typename Spec::Out> out{got};
+
+  void send(hw::Hca& hca) {
+    const prm::Writer<prm::MboxIn> head(sent);
+    head.set(prm::MboxIn::opcode, Spec::kOpcode);
+    head.set(prm::MboxIn::uid, hw::Hca::kUserContext);
+    hca.execute(sent, got);
+    if (got[0] != 0) std::abort();
+  }
+};
 
 bool is_canary(const std::byte* page) {
   for (size_t i = 0; i < kPage; i++)
@@ -46,43 +79,67 @@ Memories::Memories(hw::Hca& hca, hw::Pd* pd, Random& random) : hca_(hca), pd_(pd
     all_.push_back(memory);
   }
   make_list_keys();
+  make_protection();
 }
 
-// One with entries of their own lengths, two with pages; free until a queue entry says otherwise.
+// Free until a queue entry says otherwise.
 void Memories::make_list_keys() {
   using prm::CreateMkeyIn;
   using prm::Mkc;
-  for (uint32_t i = 0; i < kListKeys; i++) {
-    uint8_t in[CreateMkeyIn::kBits / 8] = {}, out[prm::CreateMkeyOut::kBits / 8] = {};
-    const prm::Writer<CreateMkeyIn> box(in);
-    box.set(CreateMkeyIn::opcode, prm::CreateMkey::kOpcode);
-    box.set(CreateMkeyIn::uid, hw::Hca::kUserContext);
-    const auto key = box[CreateMkeyIn::memory_key_mkey_entry];
-    key.set(Mkc::access_mode_1_0, i < 2 ? prm::MkeyAccessMode::kKlms : prm::MkeyAccessMode::kKsm);
-    key.set(Mkc::log_page_size, 12);
+  for (const ListKind& kind : kListKinds) {
+    Mail<prm::CreateMkey> mail;
+    const auto key = mail.in[CreateMkeyIn::memory_key_mkey_entry];
+    key.set(Mkc::access_mode_1_0, kind.mode);
+    if (kind.mode == prm::MkeyAccessMode::kKsm) key.set(Mkc::log_page_size, 12);
     key.set(Mkc::free, true);
     key.set(Mkc::umr_en, true);
-    key.set(Mkc::en_rinval, i == 1);
+    key.set(Mkc::en_rinval, kind.invalidatable);
+    key.set(Mkc::bsf_en, kind.protects);
+    key.set(Mkc::crypto_en, kind.encrypts);
     key.set(Mkc::pd, pd_->number);
     key.set(Mkc::qpn, 0xffffff);
-    key.set(Mkc::translations_octword_size, kListRoom);
-    hca_.execute(in, out);
-    if (out[0] != 0) std::abort();
-    list_keys_.push_back(prm::View<prm::CreateMkeyOut>(out)[prm::CreateMkeyOut::mkey_index]);
+    key.set(Mkc::translations_octword_size, kind.room);
+    mail.send(hca_);
+    list_keys_.push_back(mail.out[prm::CreateMkeyOut::mkey_index]);
   }
 }
 
-Memories::~Memories() {
-  using prm::DestroyMkeyIn;
-  for (const uint32_t index : list_keys_) {
-    uint8_t in[DestroyMkeyIn::kBits / 8] = {}, out[prm::DestroyMkeyOut::kBits / 8] = {};
-    const prm::Writer<DestroyMkeyIn> box(in);
-    box.set(DestroyMkeyIn::opcode, prm::DestroyMkey::kOpcode);
-    box.set(DestroyMkeyIn::uid, hw::Hca::kUserContext);
-    box.set(DestroyMkeyIn::mkey_index, index);
-    hca_.execute(in, out);
-    if (out[0] != 0) std::abort();
+void Memories::make_protection() {
+  Mail<prm::CreatePsv> values;
+  values.in.set(prm::CreatePsvIn::pd, pd_->number);
+  values.in.set(prm::CreatePsvIn::num_psv, kValues);
+  values.send(hca_);
+  values_ = {values.out[prm::CreatePsvOut::psv0_index], values.out[prm::CreatePsvOut::psv1_index]};
+  Mail<prm::CreateDek> mail;
+  mail.in[prm::CreateEncryptionKeyObjIn::hdr].set(prm::GeneralObjInCmdHdr::obj_type, prm::CreateDek::kMod);
+  const auto key = mail.in[prm::CreateEncryptionKeyObjIn::key_obj];
+  key.set(prm::EncryptionKeyObj::key_purpose, prm::DekPurpose::kAesXts);
+  key.set(prm::EncryptionKeyObj::key_size, prm::DekSize::k128);
+  key.set(prm::EncryptionKeyObj::pd, pd_->number);
+  for (size_t i = 0; i < 32; i++) key.set(prm::EncryptionKeyObj::key, i, random_.next());
+  mail.send(hca_);
+  encryption_key_ = mail.out[prm::GeneralObjOutCmdHdr::obj_id];
+}
+
+void Memories::end_protection() {
+  for (const uint32_t value : values_) {
+    Mail<prm::DestroyPsv> mail;
+    mail.in.set(prm::DestroyPsvIn::psvn, value);
+    mail.send(hca_);
   }
+  Mail<prm::DestroyDek> mail;
+  mail.in.set(prm::GeneralObjInCmdHdr::obj_type, prm::DestroyDek::kMod);
+  mail.in.set(prm::GeneralObjInCmdHdr::obj_id, encryption_key_);
+  mail.send(hca_);
+}
+
+Memories::~Memories() {
+  for (const uint32_t index : list_keys_) {
+    Mail<prm::DestroyMkey> mail;
+    mail.in.set(prm::DestroyMkeyIn::mkey_index, index);
+    mail.send(hca_);
+  }
+  end_protection();
   // A region that was changed may name another's memory.
   for (const Memory& memory : all_)
     if (memory.mr) (void)hca_.destroy_mr(memory.mr);
@@ -132,9 +189,10 @@ void Memories::disturb() {
 }
 
 Target Memories::target(uint32_t which, uint32_t qpn) const {
-  if (which == kCount - 1) return {0, list_keys_[0] << 8, qpn};
+  const uint32_t invalidatable = list_key(random_.one_in(2) ? kInvalidatable : kWindow);
+  if (which >= kCount) return {0, list_key(which - kCount), qpn, invalidatable};
   const Memory& memory = all_[which];
-  return {reinterpret_cast<uint64_t>(memory.base), memory.mr ? memory.mr->rkey : 0x1200, qpn};
+  return {reinterpret_cast<uint64_t>(memory.base), memory.mr ? memory.mr->rkey : 0x1200, qpn, invalidatable};
 }
 
 bool Memories::surroundings_intact() const {

@@ -22,6 +22,7 @@ struct Memory {
 struct Target {
   uint64_t address = 0;
   uint32_t rkey = 0, qpn = 0;
+  uint32_t invalidatable = 0;  ///< a key that a send may invalidate
 };
 
 /// Registered memory of every kind, most of which vanishes under the device's hands. The bytes around each
@@ -29,6 +30,10 @@ struct Target {
 class Memories {
  public:
   static constexpr uint32_t kCount = 6;
+  /// Keys that stand for others: which of them is which is in memories.cpp.
+  static constexpr uint32_t kListKeys = 6, kInvalidatable = 1, kProtected = 3, kEncrypted = 4, kWindow = 5;
+  static constexpr uint32_t kValues = 2;  ///< of signatures
+  static constexpr uint32_t kTargets = kCount + kListKeys;
 
   Memories(hw::Hca& hca, hw::Pd* pd, Random& random);
   ~Memories();
@@ -42,15 +47,21 @@ class Memories {
   const Memory& sound() const { return all_.front(); }
   /// Unmaps, protects, deregisters, registers again or changes one of the others.
   void disturb();
+  /// One of kTargets: a piece of memory, or a key that stands for others.
   Target target(uint32_t which, uint32_t qpn) const;
   /// A key that stands for others, as work requests say.
-  uint32_t list_key() { return list_keys_[random_.below(kListKeys)] << 8; }
+  uint32_t list_key(uint32_t which) const { return list_keys_[which] << 8; }
+  uint32_t list_key() { return list_key(random_.below(kListKeys)); }
+  /// What signatures start from (PSV), and what data is encrypted with.
+  uint32_t value(uint32_t which) const { return values_[which]; }
+  uint32_t encryption_key() const { return encryption_key_; }
   /// Nothing was written around the pieces.
   bool surroundings_intact() const;
 
  private:
-  static constexpr uint32_t kListKeys = 3, kListRoom = 64;
   void make_list_keys();
+  void make_protection();
+  void end_protection();
   hw::MrSpec spec_of(const Memory& memory, uint32_t access) const;
   void enroll(Memory& memory);
 
@@ -59,6 +70,8 @@ class Memories {
   Random& random_;
   std::vector<Memory> all_;
   std::vector<uint32_t> list_keys_;  ///< their indices
+  std::vector<uint32_t> values_;
+  uint32_t encryption_key_ = 0;
 };
 
 }  // namespace verbatim::fuzz

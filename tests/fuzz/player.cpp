@@ -21,7 +21,7 @@ Player::~Player() = default;
 Card Player::card() const {
   Card card;
   card.qpn = queues_->qpn();
-  for (uint32_t i = 0; i < Memories::kCount; i++) card.targets[i] = memories_.target(i, card.qpn);
+  for (uint32_t i = 0; i < Memories::kTargets; i++) card.targets[i] = memories_.target(i, card.qpn);
   return card;
 }
 
@@ -32,7 +32,7 @@ void Player::meet(const Card& peer) {
 }
 
 void Player::be_born_again() {
-  for (int i = 0; i < 16; i++) taken_[i] += queues_->taken()[i];
+  taken_ += queues_->taken();
   queues_.reset();
   queues_ = std::make_unique<RawQueues>(hca_, pd_, Shape::any(type_, random_), random_);
   queues_->connect(peer_.qpn, false);
@@ -67,12 +67,13 @@ void Player::step() {
       return;
     default:
       return queues_->post_sends(1 + random_.below(4), memories_,
-                                 peer_.targets[random_.one_in(4) ? random_.below(Memories::kCount) : 0]);
+                                 peer_.targets[random_.one_in(4) ? random_.below(Memories::kTargets) : 0]);
   }
 }
 
-void Player::add_taken(uint64_t (&sum)[16]) const {
-  for (int i = 0; i < 16; i++) sum[i] += queues_->taken()[i] + taken_[i];
+void Player::add_taken(Taken& sum) const {
+  sum += queues_->taken();
+  sum += taken_;
 }
 
 }  // namespace verbatim::fuzz

@@ -13,7 +13,7 @@ namespace verbatim::fuzz {
 /// What a player tells the other: its queue pair, and where its memory lies.
 struct Card {
   uint32_t qpn = 0;
-  Target targets[Memories::kCount];
+  Target targets[Memories::kTargets];
 };
 
 /// One side of a world: queues and memory of its own, and a temper that says how often it breaks which of
@@ -30,9 +30,10 @@ class Player {
   void meet(const Card& peer);
   /// One thing that a program might do, or never would.
   void step();
+  hw::QpType type() const { return type_; }
   const Memories& memories() const { return memories_; }
-  /// Completions by kind, of all queues that it has had.
-  void add_taken(uint64_t (&sum)[16]) const;
+  /// Adds what has ended on all queues that it has had.
+  void add_taken(Taken& sum) const;
 
  private:
   /// One in so many steps, 0: never.
@@ -51,7 +52,7 @@ class Player {
   Memories memories_;
   std::unique_ptr<RawQueues> queues_;
   Card peer_;
-  uint64_t taken_[16] = {};
+  Taken taken_;
 };
 
 }  // namespace verbatim::fuzz

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -28,6 +29,7 @@ namespace {
 
 constexpr uint32_t kEpochs = 24, kStepsPerEpoch = 20;
 constexpr unsigned kWorldMaxSeconds = 60;  ///< a world that takes this long hangs
+constexpr uint64_t kEnoughWorlds = 2000;   ///< after so many, every operation has ended in every way
 
 class Deaf final : public hw::EventSink {
  public:
@@ -68,11 +70,11 @@ bool hear(int socket, T& record) {
   return recv(socket, &record, sizeof record, MSG_WAITALL) == sizeof record;
 }
 
-/// Completions of all worlds by kind: proof that the noise gets somewhere.
-uint64_t g_taken[16];
+/// Completions of all worlds by service: proof that the noise gets somewhere.
+std::map<hw::QpType, Taken> g_taken;
 
 void finish(const Player& player, uint64_t seed) {
-  player.add_taken(g_taken);
+  player.add_taken(g_taken[player.type()]);
   if (!player.memories().surroundings_intact()) fail("memory beside a region was written", seed);
 }
 
@@ -196,8 +198,9 @@ void end_partner(const Partner& partner) {
 
 /// The seed alone decides what its world is like.
 void run_seed(hw::Hca& hca, uint64_t seed, const Partner (&partners)[2]) {
-  static constexpr hw::QpType kTypes[] = {hw::QpType::kRc, hw::QpType::kRc, hw::QpType::kUc, hw::QpType::kUd};
-  const hw::QpType type = kTypes[Random(seed).below(4)];
+  static constexpr hw::QpType kTypes[] = {hw::QpType::kRc,  hw::QpType::kDci, hw::QpType::kRc,
+                                          hw::QpType::kDci, hw::QpType::kUc,  hw::QpType::kUd};
+  const hw::QpType type = kTypes[Random(seed).below(6)];
   run_world(hca, seed, [&](hw::Pd* pd) {
     switch (seed % 4) {
       case 0:
@@ -212,16 +215,68 @@ void run_seed(hw::Hca& hca, uint64_t seed, const Partner (&partners)[2]) {
   });
 }
 
+struct Operation {
+  uint8_t opcode;
+  const char* name;
+  bool datagrams, unreliable;  ///< whether UD and UC have it; RC and DC have all
+};
+constexpr Operation kOperations[] = {
+    {connectx::kOpNop, "NOP", true, true},
+    {connectx::kOpSend, "SEND", true, true},
+    {connectx::kOpSendImmediate, "SEND_IMM", true, true},
+    {connectx::kOpSendInvalidate, "SEND_INVAL", false, false},
+    {connectx::kOpWrite, "RDMA_WRITE", false, true},
+    {connectx::kOpWriteImmediate, "RDMA_WRITE_IMM", false, true},
+    {connectx::kOpRead, "RDMA_READ", false, false},
+    {connectx::kOpCompareSwap, "ATOMIC_CS", false, false},
+    {connectx::kOpFetchAdd, "ATOMIC_FA", false, false},
+    {connectx::kOpSetPsv, "SET_PSV", false, true},
+    {connectx::kOpUmr, "UMR", false, true},
+    {connectx::kOpMmo, "MMO", false, true},
+};
+
+bool has(hw::QpType type, const Operation& operation) {
+  if (type == hw::QpType::kUd) return operation.datagrams;
+  return type != hw::QpType::kUc || operation.unreliable;
+}
+
+unsigned long long shown(uint64_t n) { return n; }
+
+/// How all requests of a service have ended. False: some operation never was carried out, or never failed.
+bool report(hw::QpType type, const Taken& taken) {
+  const char* service = type == hw::QpType::kRc    ? "RC"
+                        : type == hw::QpType::kDci ? "DC"
+                        : type == hw::QpType::kUc  ? "UC"
+                                                   : "UD";
+  bool all = true;
+  for (const Operation& operation : kOperations) {
+    const Ends& ends = taken.sends[operation.opcode];
+    std::printf("queue_fuzz: %s %-15s %9llu done %9llu failed %9llu flushed\n", service, operation.name,
+                shown(ends.done), shown(ends.failed), shown(ends.flushed));
+    all &= !has(type, operation) || (ends.done != 0 && ends.failed != 0 && ends.flushed != 0);
+  }
+  return all;
+}
+
 void report(uint64_t worlds) {
-  const uint64_t arrived = g_taken[connectx::kCqeSend] + g_taken[connectx::kCqeSendImmediate] +
-                           g_taken[connectx::kCqeWriteImmediate];
-  const auto shown = [](uint64_t n) { return static_cast<unsigned long long>(n); };
-  std::printf("queue_fuzz: completions: sent %llu, received %llu, send errors %llu, receive errors %llu\n",
-              shown(g_taken[connectx::kCqeRequest]), shown(arrived),
-              shown(g_taken[connectx::kCqeRequestError]), shown(g_taken[connectx::kCqeReceiveError]));
+  Taken sum;
+  bool all = true;
+  for (const auto& [type, taken] : g_taken) {
+    sum += taken;
+    all &= report(type, taken);
+  }
+  const uint64_t arrived = sum.kinds[connectx::kCqeSend] + sum.kinds[connectx::kCqeSendImmediate] +
+                           sum.kinds[connectx::kCqeWriteImmediate] + sum.kinds[connectx::kCqeSendInvalidate];
+  std::printf(
+      "queue_fuzz: completions: sent %llu, received %llu, send errors %llu, receive errors %llu, signature "
+      "errors %llu\n",
+      shown(sum.kinds[connectx::kCqeRequest]), shown(arrived), shown(sum.kinds[connectx::kCqeRequestError]),
+      shown(sum.kinds[connectx::kCqeReceiveError]), shown(sum.kinds[connectx::kCqeSignatureError]));
   std::printf("queue_fuzz: %llu worlds of %u steps, no crash\n", shown(worlds), 2 * kEpochs * kStepsPerEpoch);
-  if (worlds >= 20 && (g_taken[connectx::kCqeRequest] == 0 || arrived == 0))
+  if (worlds >= 20 && (sum.kinds[connectx::kCqeRequest] == 0 || arrived == 0))
     fail("the noise gets nowhere", 0);
+  if (worlds >= kEnoughWorlds && (!all || g_taken.size() != 4))
+    fail("an operation never was carried out, or never failed", 0);
 }
 
 }  // namespace

@@ -15,20 +15,26 @@ namespace {
 constexpr uint32_t kQkey = 0x1234;
 constexpr uint32_t kMulticastQpn = 0xffffff;
 constexpr uint32_t kPiecesMax = 6;
+constexpr uint32_t kUnitsMax = 63;
 
-/// Those that every service offers, then those of UC, those of RC, and those that are always refused here.
-constexpr uint8_t kOpcodes[] = {connectx::kOpSend,        connectx::kOpSendImmediate,  connectx::kOpNop,
-                                connectx::kOpWrite,       connectx::kOpWriteImmediate, connectx::kOpRead,
-                                connectx::kOpCompareSwap, connectx::kOpFetchAdd,       connectx::kOpUmr,
-                                connectx::kOpMmo,         connectx::kOpSendInvalidate};
+/// Those that every service offers, then those of UC, those of RC and DC.
+constexpr uint8_t kOpcodes[] = {connectx::kOpSend,  connectx::kOpSendImmediate,  connectx::kOpNop,
+                                connectx::kOpWrite, connectx::kOpWriteImmediate, connectx::kOpUmr,
+                                connectx::kOpMmo,   connectx::kOpSetPsv,         connectx::kOpSendInvalidate,
+                                connectx::kOpRead,  connectx::kOpCompareSwap,    connectx::kOpFetchAdd};
 
 /// All others that a ConnectX knows: large sends, waits, masked atomics, signatures, dumps, tag matching,
-/// flow tables, moves of memory. Whatever becomes of them, what follows their control segment may be
-/// anything.
-constexpr uint8_t kRare[] = {0x0e, 0x0f, 0x13, 0x14, 0x15, 0x18, 0x19, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
-                             0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x28, 0x2a, 0x2c, 0x2d, 0x2f};
+/// flow tables. Whatever becomes of them, what follows their control segment may be anything.
+constexpr uint8_t kRare[] = {0x0e, 0x0f, 0x13, 0x14, 0x15, 0x18, 0x19, 0x1b, 0x1c, 0x1d, 0x1e,
+                             0x1f, 0x21, 0x22, 0x23, 0x24, 0x26, 0x28, 0x2a, 0x2c, 0x2d};
 
-uint32_t offered(hw::QpType type) { return type == hw::QpType::kUd ? 3 : type == hw::QpType::kUc ? 5 : 10; }
+uint32_t offered(hw::QpType type) {
+  return type == hw::QpType::kUd ? 3 : type == hw::QpType::kUc ? 8 : sizeof kOpcodes;
+}
+
+bool is_local(uint8_t opcode) {
+  return opcode == connectx::kOpUmr || opcode == connectx::kOpMmo || opcode == connectx::kOpSetPsv;
+}
 
 bool is_atomic(uint8_t opcode) {
   return opcode == connectx::kOpCompareSwap || opcode == connectx::kOpFetchAdd;
@@ -79,19 +85,25 @@ connectx::DataSegment RawQueues::data_segment(Memories& memories, uint32_t most)
   return segment;
 }
 
-uint32_t RawQueues::build_datagram(uint32_t index, uint32_t unit, const Target& peer) {
+/// Where a datagram goes, or which DC target a request is for.
+uint32_t RawQueues::build_address(uint32_t index, uint32_t unit, const Target& peer) {
   connectx::DatagramSegment to{};
   to.qkey = kQkey;
   to.dest_qpn = connectx::kExtendedAv | peer.qpn;
   to.hop_limit = 1;
   to.gid_flow = connectx::kGrhPresent;
   Gid gid = hca_.gid(0).gid;
-  if (random_.one_in(8)) {
+  if (target_) {
+    to.qkey = static_cast<uint32_t>(kAccessKey >> 32);
+    to.key_low = static_cast<uint32_t>(kAccessKey) + (wrong(16) ? 1 : 0);
+    if (random_.one_in(16)) to.dest_qpn = connectx::kExtendedAv | qpn();
+  } else if (random_.one_in(8)) {
     gid = fuzz_group();
     to.dest_qpn = connectx::kExtendedAv | kMulticastQpn;
   }
   std::memcpy(to.rgid, &gid, sizeof to.rgid);
   if (wrong(8)) to.source_gid_index = static_cast<uint8_t>(random_.next());
+  if (wrong(24)) to.dest_qpn = connectx::kExtendedAv | random_.below(1 << 24);
   if (wrong(12)) random_.fill(&to, sizeof to);
   write_units(index, unit, &to, sizeof to);
   return unit + sizeof to / kSegmentUnit;
@@ -106,37 +118,6 @@ uint32_t RawQueues::build_remote(uint32_t index, uint32_t unit, uint8_t opcode, 
   if (!is_atomic(opcode)) return unit;
   const connectx::AtomicSegment operands{random_.next(), random_.next()};
   write_units(index, unit++, &operands, sizeof operands);
-  return unit;
-}
-
-// A local invalidate, or a new meaning for a key: its list here or in memory, or something wrong about it.
-uint32_t RawQueues::build_update(uint32_t index, uint32_t unit, Memories& memories) {
-  constexpr uint32_t kInlineMax = 40, kListMax = 64;
-  connectx::UmrControlSegment update{};
-  connectx::UmrKeySegment key{};
-  const bool in_line = random_.one_in(2);
-  const uint32_t count = random_.one_in(3) ? 0 : 1 + random_.below(in_line ? kInlineMax : kListMax);
-  if (in_line) update.flags = connectx::kUmrInline;
-  update.key_mask = connectx::kUmrMaskFree;
-  if (count == 0) key.free = connectx::kUmrKeyFree;
-  update.klm_octowords = static_cast<uint16_t>(count);
-  if (count > 0) {
-    update.key_mask = update.key_mask | connectx::kUmrMaskLength | connectx::kUmrMaskLocalWrite |
-                      connectx::kUmrMaskRemoteWrite | connectx::kUmrMaskRemoteRead | connectx::kUmrMaskAtomic;
-    key.length = random_.below(64 << 10);
-    key.access = static_cast<uint8_t>(random_.one_in(4) ? random_.next() : 0xff);
-  }
-  if (wrong(8)) update.flags |= connectx::kUmrOffset;
-  if (wrong(8)) update.translation_offset = static_cast<uint16_t>(random_.below(80));
-  if (wrong(16)) random_.fill(&update, sizeof update);
-  if (wrong(16)) random_.fill(&key, sizeof key);
-  write_units(index, unit, &update, sizeof update);
-  unit += sizeof update / kSegmentUnit;
-  write_units(index, unit, &key, sizeof key);
-  unit += sizeof key / kSegmentUnit;
-  if (in_line || count == 0) return build_list(index, unit, count, memories);
-  const connectx::DataSegment where = data_segment(memories, kListMax * kSegmentUnit);
-  write_units(index, unit++, &where, sizeof where);
   return unit;
 }
 
@@ -197,6 +178,7 @@ void RawQueues::build_control(uint32_t index, uint8_t opcode, uint32_t units, ui
   const uint32_t named = wrong(16) ? static_cast<uint32_t>(random_.next()) : index;
   control.index_opcode = modifier << 24 | (named & 0xffff) << 8 | opcode;
   control.qpn_ds = qp_->number << 8 | units;
+  if (target_) control.stream[1] = static_cast<uint8_t>(random_.below(kStreams));
   control.flags = random_.one_in(4) ? static_cast<uint8_t>(random_.next()) : connectx::kCompletionAlways;
   if (random_.one_in(4)) control.flags |= static_cast<uint8_t>(random_.below(8) << connectx::kFenceShift);
   control.immediate = wrong(24) ? static_cast<uint32_t>(random_.next()) : immediate;
@@ -230,14 +212,19 @@ uint32_t RawQueues::build_send(uint32_t index, Memories& memories, const Target&
   const uint8_t opcode = rare        ? kRare[random_.below(sizeof kRare)]
                          : wrong(32) ? static_cast<uint8_t>(random_.next())
                                      : kOpcodes[random_.below(kinds)];
-  uint32_t units = 1;
-  if (shape_.type == hw::QpType::kUd) units = build_datagram(index, units, peer);
+  const uint32_t key = random_.below(Memories::kListKeys);
+  uint32_t units = 1, immediate = memories.list_key(key);
+  const bool stays = is_local(opcode) || opcode == connectx::kOpNop;
+  if (shape_.type == hw::QpType::kUd || (target_ && !stays)) units = build_address(index, units, peer);
   if (is_remote(opcode)) units = build_remote(index, units, opcode, peer);
-  if (opcode == connectx::kOpUmr) units = build_update(index, units, memories);
+  if (opcode == connectx::kOpUmr) units = build_update(index, units, memories, key);
   if (opcode == connectx::kOpMmo) units = build_copy(index, units, memories);
+  if (opcode == connectx::kOpSetPsv) units = build_value(index, units, memories);
+  if (opcode == connectx::kOpSendInvalidate && !wrong(4)) immediate = peer.invalidatable;
   if (rare) units = build_rare(index, units, memories, peer);
-  const bool local = opcode == connectx::kOpUmr || opcode == connectx::kOpMmo;
-  const uint32_t pieces = local ? 0 : is_atomic(opcode) && !wrong(4) ? 1 : random_.below(kPiecesMax);
+  const uint32_t pieces = is_local(opcode)                 ? 0
+                          : is_atomic(opcode) && !wrong(4) ? 1
+                                                           : random_.below(kPiecesMax);
   for (uint32_t left = pieces; left > 0; left--) {
     if (!is_atomic(opcode) && opcode != connectx::kOpRead && random_.one_in(4)) {
       units = build_inline(index, units);
@@ -247,8 +234,9 @@ uint32_t RawQueues::build_send(uint32_t index, Memories& memories, const Target&
     if (is_atomic(opcode)) segment.byte_count = 8 / pieces;
     write_units(index, units++, &segment, sizeof segment);
   }
-  units = std::min(units, 63u);
-  build_control(index, opcode, units, noise_ == 0 ? 0 : memories.list_key());
+  units = std::min(units, kUnitsMax);
+  build_control(index, opcode, units, immediate);
+  opcodes_[index & 0xffff] = opcode;
   return units;
 }
 
@@ -256,7 +244,7 @@ void RawQueues::post_one_receive(Memories& memories) {
   const uint32_t stride = shape_.receive_stride;
   std::byte* entry = receive_.data() + receive_counter_ % shape_.receives * stride;
   uint32_t at = 0;
-  if (srq_) {
+  if (srq_ && !shape_.bare) {
     connectx::SharedNextSegment link{};
     link.next_index = static_cast<uint16_t>((receive_counter_ + 1) % shape_.receives);
     if (wrong(40)) random_.fill(&link, sizeof link);

@@ -17,6 +17,9 @@ using connectx::kBasicBlock;
 namespace {
 
 constexpr uint32_t kQkey = 0x1234;
+constexpr size_t kIndices = 1 << 16;
+constexpr uint32_t kAllRights =
+    engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead | engine::kRemoteAtomic;
 
 /// A sound command is carried out.
 template <class T>
@@ -33,10 +36,6 @@ T made(const Expected<T>& result, const char* what) {
 
 void store(uint32_t& word, uint32_t value) { __atomic_store_n(&word, Be32(value).raw(), __ATOMIC_RELEASE); }
 
-hw::QueueMemory memory_of(std::vector<std::byte>& bytes, uint32_t stride) {
-  return {bytes.data(), bytes.size(), static_cast<uint32_t>(bytes.size() / stride), stride};
-}
-
 /// Entries that no lap has written yet.
 std::vector<std::byte> fresh_completions(uint32_t entries, uint32_t stride) {
   return std::vector<std::byte>(static_cast<size_t>(entries) * stride, std::byte{0xf1});
@@ -44,11 +43,25 @@ std::vector<std::byte> fresh_completions(uint32_t entries, uint32_t stride) {
 
 }  // namespace
 
+Taken& Taken::operator+=(const Taken& more) {
+  for (size_t i = 0; i < std::size(kinds); i++) kinds[i] += more.kinds[i];
+  for (size_t i = 0; i < kOpcodes; i++) {
+    sends[i].done += more.sends[i].done;
+    sends[i].failed += more.sends[i].failed;
+    sends[i].flushed += more.sends[i].flushed;
+  }
+  return *this;
+}
+
 Shape Shape::any(hw::QpType type, Random& random) {
   Shape shape;
   shape.type = type;
-  shape.shared_receive = random.one_in(3);
-  shape.noise = random.below(4);
+  shape.shared_receive = type == hw::QpType::kDci || random.one_in(3);
+  shape.cyclic = random.one_in(3);
+  shape.bare = shape.cyclic && random.one_in(2);
+  shape.revocable = random.one_in(4);
+  static constexpr uint32_t kNoises[] = {0, 1, 4, 16};
+  shape.noise = kNoises[random.below(4)];
   if (random.one_in(2)) return shape;
   shape.blocks = 1u << random.below(9);
   shape.receives = 1u << random.below(7);
@@ -67,35 +80,77 @@ RawQueues::RawQueues(hw::Hca& hca, hw::Pd* pd, const Shape& shape, Random& rando
       send_(shape.blocks * kBasicBlock),
       receive_(shape.receives * shape.receive_stride),
       completions_(fresh_completions(shape.completions, shape.completion_stride)),
-      completion_entries_(shape.completions) {
+      completion_entries_(shape.completions),
+      opcodes_(kIndices) {
+  make_queues(pd);
+  if (shape.type == hw::QpType::kUd) sound(hca.attach_multicast(qp_, fuzz_group()), "attach_multicast");
+  if (shape.type == hw::QpType::kDci) make_target(pd);
+}
+
+hw::QueueMemory RawQueues::memory_of(std::vector<std::byte>& bytes, uint32_t stride) const {
+  hw::QueueMemory memory{bytes.data(), bytes.size(), static_cast<uint32_t>(bytes.size() / stride), stride};
+  memory.revocable = shape_.revocable;
+  return memory;
+}
+
+void RawQueues::make_queues(hw::Pd* pd) {
   hw::CqSpec cq;
-  cq.ring = memory_of(completions_, shape.completion_stride);
+  cq.ring = memory_of(completions_, shape_.completion_stride);
   cq.doorbell = cq_doorbell_;
-  cq.ignore_overrun = shape.ignore_overrun;
-  cq_ = made(hca.create_cq(cq), "create_cq");
-  if (shape.shared_receive) {
+  cq.ignore_overrun = shape_.ignore_overrun;
+  cq_ = made(hca_.create_cq(cq), "create_cq");
+  if (shape_.shared_receive) {
     hw::SrqSpec srq;
     srq.pd = pd;
-    srq.ring = memory_of(receive_, shape.receive_stride);
+    srq.ring = memory_of(receive_, shape_.receive_stride);
     srq.doorbell = srq_doorbell_;
-    srq.sge_max = shape.receive_stride / connectx::kSegmentUnit - 1;
+    srq.sge_max = shape_.receive_stride / connectx::kSegmentUnit - 1;
     srq.limit = random_.below(4);
-    srq_ = made(hca.create_srq(srq), "create_srq");
+    srq.cyclic = shape_.cyclic;
+    srq.bare = shape_.bare;
+    srq_ = made(hca_.create_srq(srq), "create_srq");
   }
+  const bool initiates = shape_.type == hw::QpType::kDci;
   hw::QpSpec qp;
-  qp.type = shape.type;
+  qp.type = shape_.type;
   qp.pd = pd;
   qp.send_cq = qp.receive_cq = cq_;
-  qp.srq = srq_;
+  if (!initiates) qp.srq = srq_;
   qp.send = memory_of(send_, kBasicBlock);
-  if (!shape.shared_receive) qp.receive = memory_of(receive_, shape.receive_stride);
+  if (!shape_.shared_receive) qp.receive = memory_of(receive_, shape_.receive_stride);
   qp.doorbell = qp_doorbell_;
-  qp_ = made(hca.create_qp(qp), "create_qp");
-  if (shape.type == hw::QpType::kUd) sound(hca.attach_multicast(qp_, fuzz_group()), "attach_multicast");
+  if (initiates) qp.errored_streams_max = 1u << random_.below(3);
+  qp_ = made(hca_.create_qp(qp), "create_qp");
+}
+
+// As ready as it will ever be.
+void RawQueues::make_target(hw::Pd* pd) {
+  using namespace engine;
+  hw::QpSpec spec;
+  spec.type = hw::QpType::kDct;
+  spec.pd = pd;
+  spec.send_cq = spec.receive_cq = cq_;
+  spec.srq = srq_;
+  spec.access_key = kAccessKey;
+  target_ = made(hca_.create_qp(spec), "create_qp of a DC target");
+  hw::QpAttributes to;
+  to.state = hw::QpState::kInit;
+  to.port = 1;
+  to.access = noise_ != 0 && random_.one_in(4) ? random_.below(16) : kAllRights;
+  sound(hca_.modify_qp(target_, to, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags),
+        "RESET to INIT of a DC target");
+  to.state = hw::QpState::kRtr;
+  to.path.is_global = true;
+  to.path.port = 1;
+  to.path.hop_limit = 1;
+  to.min_rnr_timer = 1;
+  sound(hca_.modify_qp(target_, to, kQpState | kQpAv | kQpPathMtu | kQpMinRnrTimer),
+        "INIT to RTR of a DC target");
 }
 
 RawQueues::~RawQueues() {
   sound(hca_.destroy_qp(qp_), "destroy_qp");
+  if (target_) sound(hca_.destroy_qp(target_), "destroy_qp of a DC target");
   if (srq_) sound(hca_.destroy_srq(srq_), "destroy_srq");
   sound(hca_.destroy_cq(cq_), "destroy_cq");
 }
@@ -118,11 +173,11 @@ void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   to.state = QpState::kInit;
   to.port = 1;
   to.qkey = kQkey;
-  to.access = odd ? random_.below(16) : kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
-  const bool datagrams = shape_.type == QpType::kUd;
+  to.access = odd ? random_.below(16) : kAllRights;
+  const bool datagrams = shape_.type == QpType::kUd, initiates = shape_.type == QpType::kDci;
   const bool reliable = shape_.type == QpType::kRc;
-  Outcome done =
-      hca_.modify_qp(qp_, to, kQpState | kQpPkeyIndex | kQpPort | (datagrams ? kQpQkey : kQpAccessFlags));
+  const uint32_t own = initiates ? 0 : datagrams ? uint32_t{kQpQkey} : uint32_t{kQpAccessFlags};
+  Outcome done = hca_.modify_qp(qp_, to, kQpState | kQpPkeyIndex | kQpPort | own);
   if (!odd) sound(done, "RESET to INIT");
   to.state = QpState::kRtr;
   to.dest_qpn = peer_qpn;
@@ -145,16 +200,19 @@ void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   }
   const uint32_t connection = kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
   const uint32_t ready = kQpMaxDestRdAtomic | kQpMinRnrTimer;
-  done = hca_.modify_qp(qp_, to, kQpState | (datagrams ? 0 : connection | (reliable ? ready : 0)));
+  const uint32_t to_peer = initiates ? uint32_t{kQpPathMtu} : connection | (reliable ? ready : 0);
+  done = hca_.modify_qp(qp_, to, kQpState | (datagrams ? 0 : to_peer));
   if (!odd) sound(done, "INIT to RTR");
   to.state = QpState::kRts;
   const uint32_t patience = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
-  done = hca_.modify_qp(qp_, to, kQpState | kQpSqPsn | (reliable ? patience : 0));
+  done = hca_.modify_qp(qp_, to, kQpState | kQpSqPsn | (reliable || initiates ? patience : 0));
   // What the peer has sent meanwhile may have ended it already.
   if (!odd && hca_.query_qp(qp_).state != QpState::kError) sound(done, "RTR to RTS");
 }
 
 void RawQueues::shove() {
+  if (target_ && random_.one_in(2))
+    return (void)hca_.reset_stream(qp_, static_cast<uint16_t>(random_.below(kStreams)));
   static constexpr hw::QpState kStates[] = {hw::QpState::kSqd, hw::QpState::kRts, hw::QpState::kError,
                                             hw::QpState::kInit};
   hw::QpAttributes to;
@@ -224,7 +282,7 @@ uint32_t RawQueues::take_completions() {
         completions_.data() + (consumed_ % completion_entries_ + 1) * shape_.completion_stride - 1;
     const auto last = __atomic_load_n(reinterpret_cast<const uint8_t*>(last_byte), __ATOMIC_ACQUIRE);
     if ((last & 1) != (consumed_ / completion_entries_ & 1) || last >> 4 == connectx::kCqeInvalid) break;
-    taken_[last >> 4]++;
+    taken_.kinds[last >> 4]++;
     consumed_++;
     note_completion(last_byte);
   }
@@ -237,9 +295,22 @@ void RawQueues::note_completion(const std::byte* last_byte) {
   std::memcpy(&cqe, last_byte + 1 - sizeof cqe, sizeof cqe);
   const uint8_t kind = cqe.opcode_owner >> 4;
   if (kind == connectx::kCqeRequest || kind == connectx::kCqeRequestError)
-    send_done_ = cqe.wqe_counter + 1u;
+    note_send(kind, last_byte + 1 - sizeof cqe);
   else if (receive_done_ != receive_counter_)
     receive_done_++;
+}
+
+// What was done is what the device says; an entry that failed may not have been understood.
+void RawQueues::note_send(uint8_t kind, const std::byte* entry) {
+  connectx::ErrorCqe cqe;
+  std::memcpy(&cqe, entry, sizeof cqe);
+  send_done_ = cqe.wqe_counter + 1u;
+  if (kind == connectx::kCqeRequest)
+    taken_.sends[(cqe.opcode_qpn >> 24) % Taken::kOpcodes].done++;
+  else if (cqe.syndrome == connectx::kSyndromeFlushed)
+    taken_.sends[opcodes_[cqe.wqe_counter] % Taken::kOpcodes].flushed++;
+  else
+    taken_.sends[opcodes_[cqe.wqe_counter] % Taken::kOpcodes].failed++;
 }
 
 void RawQueues::arm() {

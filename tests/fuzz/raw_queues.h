@@ -16,9 +16,24 @@ struct Shape {
   hw::QpType type = hw::QpType::kRc;
   uint32_t blocks = 64, receives = 32, receive_stride = 64, completions = 128, completion_stride = 64;
   bool shared_receive = false, ignore_overrun = false;
-  uint32_t noise = 0;  ///< in queue entries: 0 none, 1 most of all, more the less
+  bool cyclic = false, bare = false;  ///< of a shared receive queue
+  bool revocable = false;             ///< as memory that commands name
+  uint32_t noise = 0;                 ///< in queue entries: 0 none, 1 most of all, more the less
 
   static Shape any(hw::QpType type, Random& random);
+};
+
+/// How work requests of one opcode have ended.
+struct Ends {
+  uint64_t done = 0, failed = 0, flushed = 0;
+};
+
+/// Completions by kind of entry, and those of sends by opcode.
+struct Taken {
+  static constexpr size_t kOpcodes = 64;
+  uint64_t kinds[16] = {};
+  Ends sends[kOpcodes];
+  Taken& operator+=(const Taken& more);
 };
 
 /// A queue pair with its completion and receive queues, whose memory is written by hand, mostly with
@@ -30,7 +45,10 @@ class RawQueues {
   RawQueues(const RawQueues&) = delete;
   RawQueues& operator=(const RawQueues&) = delete;
 
-  uint32_t qpn() const { return qp_->number; }
+  /// Where others send to: of a DC initiator the number of its target.
+  uint32_t qpn() const { return target_ ? target_->number : qp_->number; }
+  static constexpr uint64_t kAccessKey = 0x0123456789abcdef;  ///< of DC targets
+  static constexpr uint32_t kStreams = 4;                     ///< of DC initiators
   /// The multicast group that all datagram queue pairs join.
   static Gid fuzz_group();
   /// Any state to ready to send, towards `peer`. With `odd`, with attributes that need not make sense.
@@ -46,8 +64,8 @@ class RawQueues {
   void damage_queues();
   /// Takes completions as a program would.
   uint32_t take_completions();
-  /// Completions taken so far, by kind of entry.
-  const uint64_t (&taken() const)[16] { return taken_; }
+  /// Completions taken so far.
+  const Taken& taken() const { return taken_; }
   void arm();
   /// Another size of the completion queue, smaller ones included; the old memory is given back at once.
   void resize();
@@ -56,9 +74,11 @@ class RawQueues {
 
  private:
   uint32_t build_send(uint32_t index, Memories& memories, const Target& peer);
-  uint32_t build_datagram(uint32_t index, uint32_t unit, const Target& peer);
+  uint32_t build_address(uint32_t index, uint32_t unit, const Target& peer);
   uint32_t build_remote(uint32_t index, uint32_t unit, uint8_t opcode, const Target& peer);
-  uint32_t build_update(uint32_t index, uint32_t unit, Memories& memories);
+  uint32_t build_update(uint32_t index, uint32_t unit, Memories& memories, uint32_t which);
+  uint32_t build_formats(uint32_t index, uint32_t unit, const Memories& memories, uint32_t octowords);
+  uint32_t build_value(uint32_t index, uint32_t unit, const Memories& memories);
   uint32_t build_list(uint32_t index, uint32_t unit, uint32_t count, Memories& memories);
   uint32_t build_copy(uint32_t index, uint32_t unit, Memories& memories);
   uint32_t build_rare(uint32_t index, uint32_t unit, Memories& memories, const Target& peer);
@@ -70,6 +90,10 @@ class RawQueues {
   connectx::DataSegment data_segment(Memories& memories, uint32_t most);
   void post_one_receive(Memories& memories);
   void note_completion(const std::byte* last_byte);
+  void note_send(uint8_t kind, const std::byte* entry);
+  void make_queues(hw::Pd* pd);
+  void make_target(hw::Pd* pd);
+  hw::QueueMemory memory_of(std::vector<std::byte>& bytes, uint32_t stride) const;
 
   hw::Hca& hca_;
   Random& random_;
@@ -79,13 +103,14 @@ class RawQueues {
   alignas(64) uint32_t cq_doorbell_[2] = {};
   alignas(64) uint32_t srq_doorbell_[2] = {};
   std::vector<std::byte> send_, receive_, completions_;
-  uint64_t taken_[16] = {};
   uint32_t completion_entries_;
+  std::vector<uint8_t> opcodes_;  ///< of what was posted, by the entry's index
+  Taken taken_;
   uint32_t send_counter_ = 0, receive_counter_ = 0, consumed_ = 0;
   uint32_t send_done_ = 0, receive_done_ = 0;  ///< as far as completions tell
   hw::Cq* cq_ = nullptr;
   hw::Srq* srq_ = nullptr;
-  hw::Qp* qp_ = nullptr;
+  hw::Qp *qp_ = nullptr, *target_ = nullptr;
 };
 
 }  // namespace verbatim::fuzz
