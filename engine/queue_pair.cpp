@@ -180,6 +180,7 @@ void QueuePair::ring() {
 }
 
 void QueuePair::fail(AsyncEvent event, const char* why) {
+  if (state() == QpState::kReset) return;  // nothing of it can have been lost
   engine_.explain(number_, static_cast<int>(Status::kLocalQpOperation), 0, why);
   if (spec_.events) spec_.events->on_event(event);
   enter_error();
@@ -187,8 +188,11 @@ void QueuePair::fail(AsyncEvent event, const char* why) {
 }
 
 void QueuePair::enter_error(QpState target) {
-  if (state() == QpState::kError) return;
-  state_.store(target, std::memory_order_release);
+  // The program may be resetting it meanwhile: what failed is gone then.
+  QpState now = state();
+  do
+    if (now == QpState::kError || now == QpState::kReset) return;
+  while (!state_.compare_exchange_weak(now, target, std::memory_order_acq_rel, std::memory_order_acquire));
   published_.state.store(static_cast<uint8_t>(target), std::memory_order_release);
   published_.errors.fetch_add(1, std::memory_order_relaxed);
   engine_.schedule(*this);

@@ -154,7 +154,7 @@ TEST_F(DevxQueues, OverrunsFailQueuePairsAtOnce) {
   mlx5dv_devx_event_channel* channel = mlx5dv_devx_create_event_channel(
       device.context, static_cast<mlx5dv_devx_create_event_channel_flags>(0));
   DevxCq cq(device, 1, device.eqn), peers(peer, 4, peer.eqn);
-  DevxQp receiver(device, cq), sender(peer, peers);
+  DevxQp receiver(device, cq), sender(peer, peers), resting(device, cq);
   uint16_t type = static_cast<uint16_t>(prm::Event::kLocalWqCatastrophicError);
   ASSERT_EQ(mlx5dv_devx_subscribe_devx_event(channel, receiver.object, sizeof type, &type, 5), 0);
   ASSERT_EQ(receiver.connect(sender.number), 0);
@@ -169,6 +169,10 @@ TEST_F(DevxQueues, OverrunsFailQueuePairsAtOnce) {
   mail.in.set(prm::QueryQpIn::qpn, receiver.number);
   ASSERT_EQ(mail.query(receiver.object), 0);
   EXPECT_EQ(mail.out[prm::QueryQpOut::qpc].as<prm::QpState>(prm::Qpc::state), prm::QpState::kErr);
+  mail.in.set(prm::QueryQpIn::qpn, resting.number);
+  ASSERT_EQ(mail.query(resting.object), 0);
+  EXPECT_EQ(mail.out[prm::QueryQpOut::qpc].as<prm::QpState>(prm::Qpc::state), prm::QpState::kRst)
+      << "it has lost nothing";
   mlx5dv_devx_destroy_event_channel(channel);
 }
 

@@ -169,6 +169,10 @@ void RawQueues::reset() {
 void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   using namespace engine;
   reset();
+  // What the peer has sent meanwhile, or a completion queue that overruns, may have ended it already.
+  const auto expect = [&](const Outcome& result, const char* what) {
+    if (!odd && hca_.query_qp(qp_).state != QpState::kError) sound(result, what);
+  };
   QpAttributes to;
   to.state = QpState::kInit;
   to.port = 1;
@@ -178,7 +182,7 @@ void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   const bool reliable = shape_.type == QpType::kRc;
   const uint32_t own = initiates ? 0 : datagrams ? uint32_t{kQpQkey} : uint32_t{kQpAccessFlags};
   Outcome done = hca_.modify_qp(qp_, to, kQpState | kQpPkeyIndex | kQpPort | own);
-  if (!odd) sound(done, "RESET to INIT");
+  expect(done, "RESET to INIT");
   to.state = QpState::kRtr;
   to.dest_qpn = peer_qpn;
   to.path.dgid = hca_.gid(0).gid;
@@ -202,12 +206,11 @@ void RawQueues::connect(uint32_t peer_qpn, bool odd) {
   const uint32_t ready = kQpMaxDestRdAtomic | kQpMinRnrTimer;
   const uint32_t to_peer = initiates ? uint32_t{kQpPathMtu} : connection | (reliable ? ready : 0);
   done = hca_.modify_qp(qp_, to, kQpState | (datagrams ? 0 : to_peer));
-  if (!odd) sound(done, "INIT to RTR");
+  expect(done, "INIT to RTR");
   to.state = QpState::kRts;
   const uint32_t patience = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
   done = hca_.modify_qp(qp_, to, kQpState | kQpSqPsn | (reliable || initiates ? patience : 0));
-  // What the peer has sent meanwhile may have ended it already.
-  if (!odd && hca_.query_qp(qp_).state != QpState::kError) sound(done, "RTR to RTS");
+  expect(done, "RTR to RTS");
 }
 
 void RawQueues::shove() {
