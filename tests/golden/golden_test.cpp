@@ -112,7 +112,7 @@ TEST(GoldenMessages, AreUnderstoodAndWrittenAlike) {
       EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), req->private_data.begin()));
     }
   }
-  for (const char* kind : {"REQ", "REP", "RTU", "REJ", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP"})
+  for (const char* kind : {"REQ", "MRA", "REP", "RTU", "REJ", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP"})
     EXPECT_GE(kinds[kind], 1) << kind;
 }
 
@@ -181,6 +181,12 @@ TEST(GoldenMessages, CarryIpv6Addresses) {
 // "reject" and "reject_ud" are of a port where nobody listens.
 TEST(GoldenMessages, RejectAndResolve) {
   EXPECT_EQ(only<cm::Rej>(messages_of("reject")).reason, cm::RejectReason::kInvalidServiceId);
+  const auto refusal = messages_of("refusal");
+  EXPECT_EQ(only<cm::Rej>(refusal).reason, cm::RejectReason::kByConsumer);
+  EXPECT_EQ(only<cm::Rej>(refusal).remote_comm_id, only<cm::Req>(refusal).local_comm_id);
+  const auto slow = messages_of("slow_accept");
+  EXPECT_EQ(only<cm::Mra>(slow).message, cm::Answered::kReq);
+  EXPECT_EQ(only<cm::Mra>(slow).remote_comm_id, only<cm::Req>(slow).local_comm_id);
   const auto asked = only<cm::SidrReq>(messages_of("udaddy"));
   const auto told = only<cm::SidrRep>(messages_of("udaddy"));
   EXPECT_EQ(cm::space_of(asked.service_id), static_cast<uint64_t>(cm::PortSpace::kUdp));
