@@ -71,10 +71,8 @@ double check() {
   const Sample sample(4096);
   return ns([&] {
     look_at(sample.buffer.data());
-    const auto packet = Packet::parse(sample.datagram());
-    const auto icrc = check_icrc(sample.envelope, sample.datagram(), true);
+    const auto packet = Packet::parse(sample.datagram(), sample.envelope, true);
     look_at(&packet);
-    look_at(&icrc);
   });
 }
 

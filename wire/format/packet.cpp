@@ -100,6 +100,13 @@ Parsed<Packet> Packet::parse(std::span<const uint8_t> datagram) {
   return packet;
 }
 
+Parsed<Packet> Packet::parse(std::span<const uint8_t> datagram, const Envelope& envelope,
+                             bool identification_known) {
+  Parsed<Packet> packet = parse(datagram);
+  if (packet && !check_icrc(envelope, datagram, identification_known).right) return Refusal::kWrongIcrc;
+  return packet;
+}
+
 size_t PacketWriter::seal(std::span<uint8_t> out, const Headers& headers, size_t payload_bytes,
                           uint16_t identification) const {
   const uint8_t pad = pad_of(payload_bytes);

@@ -3,9 +3,9 @@
 
 // A RoCEv2 packet: what a UDP datagram to port 4791 carries.
 //
-// Receiving: `Packet::parse(datagram)` gives one value, or the check that the datagram failed; check_icrc
-// (icrc.h) then says whether it arrived as it was sent, and where there is no doubt who sent it, may be left
-// to the kernel's UDP checksum.
+// Receiving: `Packet::parse(datagram, envelope, ...)` gives one value, or the check that the datagram failed.
+// Without an envelope the ICRC is not looked at: for what sees only the datagram, or may leave damage to
+// UDP's checksum.
 //
 // Sending: a PacketWriter per flow, one Headers value per message. Of it, only opcode, PSN and the like
 // change from packet to packet:
@@ -61,6 +61,9 @@ struct Packet {
 
   /// Checks everything that can be told from the datagram alone, apart from the ICRC.
   static Parsed<Packet> parse(std::span<const uint8_t> datagram);
+  /// And the ICRC, as `check_icrc` does.
+  static Parsed<Packet> parse(std::span<const uint8_t> datagram, const Envelope& envelope,
+                              bool identification_known);
 };
 
 /// Writes the packets of a flow.

@@ -216,6 +216,10 @@ TEST(Icrc, TellsDamageAnywhereButInWhatChangesOnTheWay) {
     auto datagram = written(envelope, full_headers(opcode(Transport::kRc, Operation::kWriteOnly)),
                             std::vector<uint8_t>(100, 0x33));
     EXPECT_TRUE(check_icrc(envelope, datagram, true).right);
+    EXPECT_TRUE(Packet::parse(datagram, envelope, true).ok());
+    datagram.back() ^= 1;
+    EXPECT_EQ(Packet::parse(datagram, envelope, false).refusal(), Refusal::kWrongIcrc);
+    datagram.back() ^= 1;
     for (size_t i = 0; i < datagram.size() * 8; i++) {
       datagram[i / 8] = static_cast<uint8_t>(datagram[i / 8] ^ 1 << i % 8);
       EXPECT_EQ(check_icrc(envelope, datagram, true).right, i / 8 == 4) << i;
