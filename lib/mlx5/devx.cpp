@@ -7,6 +7,7 @@
 #include <string>
 
 #include "abi/prm/memory.h"
+#include "device/connectx/prm/command_table.h"
 #include "device/connectx/prm/object_life.h"
 
 namespace verbatim::mlx5::devx {
@@ -102,8 +103,7 @@ Expected<const prm::CommandInfo*> allowed(const char* call, Kind kind, const Box
   const prm::CommandInfo* command =
       known_commands().find(opcode, static_cast<uint16_t>(head[MboxIn::op_mod]));
   if (kind == Kind::kGeneral && opcode >= kGeneralFirst && opcode <= kGeneralLast) return command;
-  if (command == nullptr)
-    return Error{EINVAL, std::string(call) + ": no command has opcode " + std::to_string(opcode)};
+  if (command == nullptr) return Error{EINVAL, std::string(call) + ": " + prm::unknown_reason(opcode)};
   if (command->kind != kind) return Error{EINVAL, std::string(call) + ": " + command->name + what(kind)};
   return command;
 }

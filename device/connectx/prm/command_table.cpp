@@ -19,12 +19,6 @@ std::string length_reason(const char* which, size_t bytes, uint32_t needed) {
          std::to_string(needed);
 }
 
-std::string unknown_reason(uint16_t opcode) {
-  std::array<char, 40> text;
-  std::snprintf(text.data(), text.size(), "no command has opcode 0x%x", opcode);
-  return text.data();
-}
-
 /// The input where nobody else can write it; most fit the space within.
 class Copy {
  public:
@@ -48,6 +42,12 @@ class Copy {
 };
 
 }  // namespace
+
+std::string unknown_reason(uint16_t opcode) {
+  std::array<char, 40> text;
+  std::snprintf(text.data(), text.size(), "no command has opcode 0x%x", opcode);
+  return text.data();
+}
 
 CommandTable::CommandTable(std::initializer_list<std::span<const Entry>> groups) {
   for (const CommandInfo& info : all_commands()) commands_[key_of(info.opcode, info.mod)] = {&info, nullptr};

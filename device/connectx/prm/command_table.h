@@ -43,6 +43,9 @@ constexpr Entry entry() {
   return detail::Handled<kHandler>::kEntry;
 }
 
+/// What is said of an opcode that no command has.
+std::string unknown_reason(uint16_t opcode);
+
 /// What became of a mailbox.
 struct Reply {
   const CommandInfo* command = nullptr;  ///< nullptr: the opcode is unknown
