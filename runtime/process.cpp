@@ -19,6 +19,7 @@
 #include "base/store_trap.h"
 #include "device/connectx/connectx_hca.h"
 #include "engine/engine.h"
+#include "runtime/crypto_setting.h"
 #include "runtime/doorbell_linger.h"
 #include "runtime/engine_thread.h"
 #include "runtime/sysfs.h"
@@ -257,8 +258,7 @@ Expected<std::unique_ptr<OpenDevice>> open_device(const DeviceEntry& device, hw:
   const auto cannot = [&device](const Error& error) {
     return Error{error.code, device.name + " cannot be opened: " + error.reason};
   };
-  const char* wanted = std::getenv("VERBATIM_CRYPTO");
-  Expected<connectx::CryptoOptions> crypto = connectx::parse_crypto_options(wanted ? wanted : "");
+  Expected<connectx::CryptoOptions> crypto = crypto_setting();
   if (!crypto) return cannot(crypto.error());
   Present& now = present();
   std::lock_guard<std::mutex> hold(now.lock);

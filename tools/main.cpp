@@ -10,8 +10,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "verbatim " VERBATIM_VERSION);
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return "verbatim: " + std::string(error.what()) + "\nRun with --help for more information.\n";
+  app.failure_message([argc, argv](const CLI::App* all, const CLI::Error& error) {
+    const bool unknown = argc > 1 && argv[1][0] != '-' && all->get_subcommands().empty();
+    const std::string what = unknown ? "there is no subcommand '" + std::string(argv[1]) + "'" : error.what();
+    return "verbatim: " + what + "\nRun with --help for more information.\n";
   });
   app.footer(
       "Exit status: 0 done, 1 failed, 2 wrong usage; of run: the program's own, or 127 when it is not "

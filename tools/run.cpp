@@ -11,6 +11,7 @@
 
 #include "agent/client.h"
 #include "agent/device_config.h"
+#include "runtime/crypto_setting.h"
 #include "runtime/sysfs.h"
 #include "tools/commands.h"
 
@@ -40,6 +41,7 @@ std::string library_folder() {
 // agent.
 Outcome check_devices() {
   if (auto configured = agent::configured_devices(); !configured) return configured.error();
+  if (auto crypto = runtime::crypto_setting(); !crypto) return crypto.error();
   const Expected<int> socket = agent::reach_agent();
   if (!socket) return socket.error();
   agent::Request request{};

@@ -87,6 +87,7 @@ TEST_F(ToolsTest, SaysHowItIsUsed) {
   for (const char* wrong : {"", "nonsense", "status --nonsense", "run", "run --", "run --nonsense ls",
                             "completion", "completion ksh"})
     EXPECT_EQ(2, verbatim(wrong).status) << wrong;
+  EXPECT_TRUE(has(verbatim("nonsense"), "no subcommand 'nonsense'"));
   EXPECT_EQ(1, verbatim("devices > /dev/full").status) << "what could not be written was not done";
 }
 
@@ -113,6 +114,18 @@ TEST_F(ToolsTest, ListsDevices) {
   setenv("VERBATIM_DEVICES", "0", 1);
   EXPECT_TRUE(has(verbatim("devices"), "no devices"));
   EXPECT_TRUE(json::parse(verbatim("devices --json").output).empty());
+}
+
+TEST_F(ToolsTest, RunSaysWhatIsWrongWithTheKeys) {
+  setenv("VERBATIM_CRYPTO", "rot13", 1);
+  const Result refused = verbatim("run true");
+  setenv("VERBATIM_CRYPTO", "wrapped:/dev/null/none", 1);
+  const Result unreadable = verbatim("run true");
+  unsetenv("VERBATIM_CRYPTO");
+  EXPECT_EQ(1, refused.status);
+  EXPECT_TRUE(has(refused, "not 'rot13'")) << refused.output;
+  EXPECT_EQ(1, unreadable.status);
+  EXPECT_TRUE(has(unreadable, "/dev/null/none cannot be read")) << unreadable.output;
 }
 
 TEST_F(ToolsTest, ShowsTheAgentsGids) {
