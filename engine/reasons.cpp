@@ -17,7 +17,11 @@ void Engine::explain(uint32_t qpn, int status, uint64_t work, const char* text) 
   entry.work = work;
   std::snprintf(entry.text, sizeof entry.text, "%s", text);
   entry.number.store(number, std::memory_order_release);
-  if (explain_aloud_) std::fprintf(stderr, "verbatim: queue pair 0x%06x: %s\n", qpn, text);
+  if (!explain_aloud_) return;
+  if (qpn == 0)
+    std::fprintf(stderr, "verbatim: %s\n", text);
+  else
+    std::fprintf(stderr, "verbatim: queue pair 0x%06x: %s\n", qpn, text);
 }
 
 }  // namespace verbatim::engine

@@ -32,7 +32,7 @@ LOADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'load.py')
 SECRETS = os.path.join(os.path.dirname(LOADER), 'crypto.json')
 # Debian's packages are for this one, whatever else is on PATH.
 PYTHON = '/usr/bin/python3' if os.access('/usr/bin/python3', os.X_OK) else sys.executable
-REFUSAL = re.compile(r'^verbatim: (?:queue pair 0x0+: )?(.*)$', re.M)
+REFUSAL = re.compile(r'^verbatim: (.*)$', re.M)
 REFUSALS_SHOWN = 2
 LOAD_SECONDS_MAX = 60
 END_SECONDS_MAX = 5
