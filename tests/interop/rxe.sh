@@ -62,6 +62,7 @@ main() {
   [ $# -gt 0 ] || usage
   local action=$1 seconds=60 node
   shift
+  need_root
   case $action in
     boot)
       [ $# -gt 0 ] || set -- a b

@@ -37,8 +37,9 @@ inside() { ip netns exec "$netns" "$@"; }  # on the host, in the namespace that 
 
 # --- what is needed -------------------------------------------------------------------------------------------------
 
+need_root() { [ "$(id -u)" -eq 0 ] || die "root is needed, for network namespaces and taps"; }
+
 need_packages() {
-  [ "$(id -u)" -eq 0 ] || die "root is needed, for network namespaces and taps"
   [ -c /dev/net/tun ] || die "/dev/net/tun is missing: this machine offers no taps"
   bash "$here/../../scripts/deps.sh" qemu-system-x86 busybox-static iproute2 procps socat cpio tcpdump \
     perftest rdmacm-utils ibverbs-providers python3-pyverbs || die "not all packages are there"
