@@ -301,7 +301,7 @@ uint32_t Engine::send_owed() {
   for (Responder* responder : answering_) {
     const uint32_t room = room_epoch();
     QueuePair& qp = responder->queue_pair();
-    if (!responder->send_owed()) wait_for_room(qp, room);
+    if (!responder->send_owed(true)) wait_for_room(qp, room);
     if (DcTarget* target = qp.target()) target->note_answered();
   }
   answering_.clear();

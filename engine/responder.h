@@ -44,8 +44,9 @@ class Responder {
   void give_back_acknowledgement();
   /// A hint, without the lock.
   bool may_owe() const { return may_owe_.load(std::memory_order_relaxed); }
-  /// Sends owed responses and acknowledgements; false when the channel had no room. Takes the lock.
-  bool send_owed();
+  /// Sends owed responses and acknowledgements; false when the channel had no room. `listed`: the engine has
+  /// just taken this responder off its list of owers. Takes the lock.
+  bool send_owed(bool listed = false);
   /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
   void flush_posted();
 
@@ -62,7 +63,7 @@ class Responder {
   void connect(uint32_t expected_psn);
   void reset();
   void flush();
-  bool owing = false;  ///< on the engine's list of acknowledgement owers
+  bool owing = false;  ///< on the engine's list of acknowledgement owers, even if others have sent all
 
  private:
   struct Response {

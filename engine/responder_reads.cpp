@@ -211,10 +211,10 @@ bool Responder::send_responses() {
   return true;
 }
 
-bool Responder::send_owed() {
+bool Responder::send_owed(bool listed) {
   AccessScope scope;
   std::lock_guard<SpinLock> hold(lock_);
-  owing = false;
+  if (listed) owing = false;
   if (!reply_channel_) return true;
   if (!send_responses()) return false;
   if (!ack_due_) {

@@ -206,6 +206,25 @@ TEST_P(DcTest, ManyInitiatorsAndOneTarget) {
   EXPECT_EQ(kInitiators / 2, target.qp().target()->initiators());
 }
 
+// Answers may be sent before the engine comes to its list of those who owe some: the list names them still.
+TEST_P(DcTest, InitiatorsThatGoWhileTheyAreListedAreForgottenLater) {
+  constexpr uint32_t kInitiators = 400;
+  TestMemory from(a(), 64, kLocalWrite), into(b(), 64, kLocalWrite);
+  Target target(b());
+  std::vector<std::unique_ptr<Initiator>> initiators;
+  for (uint32_t i = 0; i < kInitiators; i++) initiators.push_back(std::make_unique<Initiator>(a()));
+  for (const auto& initiator : initiators) {
+    target.post_receive(into.data(), 64, into.key());
+    initiator->post(at(work(Opcode::kSend, from, 64), target));
+  }
+  b().engine().schedule(target.qp());
+  (void)b().engine().progress();
+  initiators.clear();
+  settle();
+  EXPECT_EQ(kInitiators, target.receive_completions.size());
+  EXPECT_EQ(0u, target.qp().target()->initiators());
+}
+
 TEST_P(DcTest, ForgetsIdleInitiatorsWhenThereAreTooMany) {
   constexpr uint32_t kMore = 20;
   TestMemory from(a(), 64, kLocalWrite), into(b(), 64, kLocalWrite);
