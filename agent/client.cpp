@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "agent/gid_table.h"
 #include "agent/spawn.h"
 #include "base/spinlock.h"
 
@@ -136,6 +137,7 @@ void AgentClient::after_fork_child() { close_all(); }
 void AgentClient::close_all() {
   for (const auto& [slot, proof] : proofs_) close(proof);
   proofs_.clear();
+  if (wire_ >= 0) close(std::exchange(wire_, -1));
   for (const int file : former_notices_) close(file);
   former_notices_.clear();
   if (notices_ >= 0) close(notices_.exchange(-1));
@@ -187,6 +189,7 @@ Outcome AgentClient::register_here(int socket) {
   fcntl(pair[0], F_SETFL, O_NONBLOCK);
   const int former = notices_.exchange(pair[0]);
   if (former >= 0) former_notices_.push_back(former);
+  if (wire_ >= 0) return_wire();
   Outcome rest = take_back_the_rest();
   if (!rest) let_go();
   return rest;
@@ -207,6 +210,15 @@ Outcome AgentClient::take_back_the_rest() {
     if (auto asked = ask_once(request, nullptr, 0); !asked) return asked.error();
   }
   return Done{};
+}
+
+// With the lock held. What the next agent makes of it does not matter to what comes in already.
+void AgentClient::return_wire() {
+  const Directory& former = *directories_[directories_.size() - 2];
+  Request request{};
+  request.ask = Ask::kWire;
+  request.index = former.slots[slot_].wire_number;
+  (void)ask_once(request, &wire_, 1);
 }
 
 // With the lock held: finds or starts an agent again, less and less often when that fails.
@@ -425,6 +437,40 @@ Expected<wire::PeerHandles> AgentClient::introduce(uint32_t slot) {
   handles.pid = reply->answer.pid;
   handles.primary_slot = reply->answer.primary;
   return handles;
+}
+
+Expected<int> AgentClient::open_wire() {
+  std::lock_guard<std::mutex> hold(lock_);
+  Request request{};
+  request.ask = Ask::kWire;
+  Expected<Reply> reply = ask_locked(request);
+  if (!reply) return reply.error();
+  if (reply->count != 1) return Error{EPROTO, "the agent sent no socket"};
+  if (wire_ >= 0) close(wire_);
+  wire_ = fcntl(reply->files[0], F_DUPFD_CLOEXEC, 0);
+  reply->count = 0;  // theirs now
+  return reply->files[0];
+}
+
+uint32_t AgentClient::interface_of(const Gid& gid) const {
+  uint32_t index = 0;
+  read_locked(directory().gid_sequence, [&] {
+    index = 0;
+    const uint32_t count = gid_count();
+    for (uint32_t i = 0; i < count && index == 0; i++)
+      if (directory().gids[i].gid == gid) index = directory().gids[i].interface_index;
+  });
+  return index;
+}
+
+bool AgentClient::has_others() const {
+  bool found = false;
+  read_locked(directory().gid_sequence, [&] {
+    const uint32_t count = gid_count();
+    found = std::any_of(directory().gids, directory().gids + count,
+                        [](const engine::GidEntry& entry) { return is_reachable(entry.gid); });
+  });
+  return found;
 }
 
 uint64_t AgentClient::slot_generation(uint32_t slot) const {

@@ -63,6 +63,9 @@ class AgentClient final : public wire::Neighborhood {
   uint64_t slot_generation(uint32_t slot) const override;
   bool is_local(const Gid& gid) const override;
   uint32_t members(const Gid& group, uint32_t* slots, uint32_t max) const override;
+  Expected<int> open_wire() override;
+  uint32_t interface_of(const Gid& gid) const override;
+  bool has_others() const override;
 
  private:
   struct Reply;
@@ -70,6 +73,7 @@ class AgentClient final : public wire::Neighborhood {
   Outcome connect_and_join(uint64_t deadline_ns);
   Outcome register_here(int socket);
   Outcome take_back_the_rest();
+  void return_wire();
   bool restore();
   void let_go();
   void close_all();
@@ -96,6 +100,7 @@ class AgentClient final : public wire::Neighborhood {
   const Directory* told_ = nullptr;            ///< what the notices so far are about
   std::vector<const Directory*> directories_;  ///< of former agents: readers may still look
   std::map<uint32_t, int> proofs_;             ///< by slot
+  int wire_ = -1;                              ///< a duplicate of the socket on the port of RoCEv2
   std::vector<uint32_t> extra_slots_;
   std::vector<Gid> groups_;
 };

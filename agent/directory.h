@@ -17,9 +17,10 @@ inline constexpr uint32_t kGidsMax = 256;
 inline constexpr uint32_t kGroupsMax = 1024;
 
 struct DirectorySlot {
-  std::atomic<uint64_t> generation;  ///< 0: free
-  std::atomic<uint32_t> pid;         ///< as the agent sees it
-  std::atomic<uint32_t> primary;     ///< first slot of the same process
+  std::atomic<uint64_t> generation;   ///< 0: free
+  std::atomic<uint32_t> pid;          ///< as the agent sees it
+  std::atomic<uint32_t> primary;      ///< first slot of the same process
+  std::atomic<uint32_t> wire_number;  ///< of its socket on the port of RoCEv2, if it has one
 };
 
 struct DirectoryGroup {

@@ -107,6 +107,13 @@ std::vector<Address> host_addresses(bool& link_up) {
   return found;
 }
 
+bool is_reachable(const Gid& gid) {
+  Gid loopback;
+  loopback.bytes[15] = 1;
+  const bool local = gid.is_ipv4_mapped() ? gid.bytes[12] == 127 : gid == loopback || is_link_local(gid);
+  return !gid.is_zero() && !local;
+}
+
 std::vector<engine::GidEntry> gid_order(std::vector<Address> addresses) {
   const bool only_loopback =
       std::all_of(addresses.begin(), addresses.end(), [](const Address& a) { return a.loopback; });

@@ -23,6 +23,9 @@ struct Address {
 /// runs, or there is none.
 std::vector<Address> host_addresses(bool& link_up);
 
+/// Not an address of loopback alone, and not one that a host without interfaces is given.
+bool is_reachable(const Gid& gid);
+
 /// The GIDs that these addresses give, in the order of the table: of the first interface the link-local one,
 /// IPv4, the others; then the other interfaces, loopback last; each first as RoCE v2, then all again as RoCE
 /// v1.

@@ -13,7 +13,7 @@
 
 namespace verbatim::agent {
 
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 enum class Ask : uint32_t {
   /// Descriptors: published, inbound, wake, notices. `slot` and `generation` non-zero: take mine back, with
@@ -27,6 +27,7 @@ enum class Ask : uint32_t {
   kList,       ///< the next live process with a slot above `slot`; answers with its published memory
   kHistory,    ///< the error reason number `index` of processes that have gone, oldest first
   kDirectory,  ///< the directory, for whoever only looks
+  kWire,       ///< a socket on the port of RoCEv2; with a descriptor: take mine back, whose number is `index`
 };
 
 struct Request {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -18,6 +19,7 @@
 
 #include "agent/gid_table.h"
 #include "agent/sysfs_tree.h"
+#include "wire/format/ip.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -33,7 +35,7 @@ constexpr int kAddressPollMs = 1000;               ///< where changes are not to
 constexpr size_t kClientsMax = 4096;
 
 // What an epoll event is about. Clients have two numbers each: the socket's and the process's.
-constexpr uint64_t kListenerId = 0, kNetlinkId = 1;
+constexpr uint64_t kListenerId = 0, kNetlinkId = 1, kWireId = 2, kFirstClient = 2;
 constexpr uint64_t socket_id(uint64_t client) { return client * 2; }
 constexpr uint64_t process_id(uint64_t client) { return client * 2 + 1; }
 
@@ -72,6 +74,16 @@ bool is_socket(int file, int type) {
   socklen_t length = sizeof domain;
   return getsockopt(file, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX &&
          getsockopt(file, SOL_SOCKET, SO_TYPE, &actual, &length) == 0 && actual == type;
+}
+
+bool is_wire_socket(int file) {
+  sockaddr_in6 address{};
+  socklen_t length = sizeof address;
+  int type = 0;
+  socklen_t type_length = sizeof type;
+  return getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &type_length) == 0 && type == SOCK_DGRAM &&
+         getsockname(file, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+         address.sin6_family == AF_INET6 && ntohs(address.sin6_port) == roce::kRocePort;
 }
 
 int open_process(pid_t pid) {
@@ -119,6 +131,8 @@ Outcome Server::prepare() {
   if (getrandom(&start, sizeof start, 0) != sizeof start) start = clock_.now_ns();
   registry_ = std::make_unique<Registry>(*directory_, start >> 2,
                                          [this](uint32_t slot) { return slot_is_owned(slot); });
+  ports_ = std::make_unique<WirePorts>(name_, *directory_);
+  next_client_ = kFirstClient;
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   netlink_ = open_netlink();
   refresh_addresses();
@@ -150,8 +164,9 @@ void Server::watch(int file, uint64_t id) {
 // Nothing needs a clock while somebody is there and the kernel tells of address changes.
 int Server::wait_ms(uint64_t leave_at) const {
   int wait = netlink_ < 0 ? kAddressPollMs : -1;
-  if (!clients_.empty()) return wait;
   const uint64_t now = clock_.now_ns();
+  if (ports_->settle_at_ns() != 0) leave_at = ports_->settle_at_ns();
+  if (!clients_.empty() && ports_->settle_at_ns() == 0) return wait;
   const int left = now >= leave_at ? 0 : static_cast<int>((leave_at - now) / 1'000'000) + 1;
   return wait < 0 ? left : std::min(wait, left);
 }
@@ -166,6 +181,8 @@ int Server::run() {
     for (int i = 0; i < count; i++) happened(events[i].data.u64);
     if (netlink_ < 0) refresh_addresses();
     const uint64_t now = clock_.now_ns();
+    ports_->settle(now);
+    watch_wire();
     if (!clients_.empty())
       somebody_came = true;
     else if (now >= leave_at && count == 0)
@@ -179,6 +196,7 @@ int Server::run() {
 void Server::happened(uint64_t id) {
   if (id == kListenerId) return accept_client();
   if (id == kNetlinkId) return drain_netlink();
+  if (id == kWireId) return ports_->drain();
   const auto found = clients_.find(id / 2);
   if (found == clients_.end()) return;  // gone by an earlier event of the same batch
   if (id == process_id(id / 2))
@@ -248,6 +266,8 @@ void Server::drop(uint64_t id) {
     history_.add(read_reasons(client.files[0], client.pid));
     const uint64_t generation = directory_->slots[client.slot].generation;
     registry_->leave(client.slot);
+    ports_->leave(client.slot);
+    watch_wire();
     notify({Event::kGone, client.slot, generation});
   }
   close_files(client.files, 4);
@@ -280,6 +300,7 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
   if (client.slot == 0) return refusal({EPERM, "the process has not joined"});
   if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
   if (request.ask == Ask::kIntroduce) return introduce(request, attached);
+  if (request.ask == Ask::kWire) return wire(client, request, attached);
   if (request.ask == Ask::kJoinGroup) {
     Outcome joined = registry_->join_group(client.slot, request.group);
     return joined ? done() : refusal(joined.error());
@@ -320,10 +341,33 @@ Answer Server::extra_slot(Client& client, const Request& request, const Attached
     return refusal({EPERM, "the slot is not the process's own"});
   Expected<Registry::Grant> grant = registry_->extra(client.slot, request.slot);
   if (!grant) return refusal(grant.error());
+  ports_->refresh(client.slot);
   Answer reply = done();
   reply.slot = grant->slot;
   reply.generation = grant->generation;
   return reply;
+}
+
+Answer Server::wire(Client& client, const Request& request, Attached& attached) {
+  if (attached.count == 0) {
+    Expected<int> opened = ports_->open(client.slot, clock_.now_ns());
+    watch_wire();
+    if (!opened) return refusal(opened.error());
+    attached.reply[attached.reply_count++] = *opened;
+    return done();
+  }
+  if (attached.count != 1 || !is_wire_socket(attached.files[0]))
+    return refusal({EINVAL, "it is not a socket on the port of RoCEv2"});
+  Outcome taken = ports_->take_back(client.slot, attached.files[0], request.index, clock_.now_ns());
+  if (!taken) return refusal(taken.error());
+  attached.count = 0;  // it is theirs now
+  return done();
+}
+
+void Server::watch_wire() {
+  if (ports_->own() < 0 || ports_->own() == watched_wire_) return;
+  watched_wire_ = ports_->own();
+  watch(watched_wire_, kWireId);
 }
 
 Answer Server::introduce(const Request& request, Attached& attached) {

@@ -9,6 +9,7 @@
 #include "agent/history.h"
 #include "agent/protocol.h"
 #include "agent/registry.h"
+#include "agent/wire_ports.h"
 #include "base/clock.h"
 
 namespace verbatim::agent {
@@ -58,6 +59,8 @@ class Server {
   Answer join(Client& client, const Request& request, Attached& attached);
   Answer extra_slot(Client& client, const Request& request, const Attached& attached);
   Answer introduce(const Request& request, Attached& attached);
+  Answer wire(Client& client, const Request& request, Attached& attached);
+  void watch_wire();
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);
   Client* owner_of(uint32_t slot);
@@ -72,6 +75,8 @@ class Server {
   int spare_ = -1;  ///< given up for a moment when there are no descriptors left
   Directory* directory_ = nullptr;
   std::unique_ptr<Registry> registry_;
+  std::unique_ptr<WirePorts> ports_;
+  int watched_wire_ = -1;                         ///< the socket of ports_ that the poller has
   std::unordered_map<uint64_t, Client> clients_;  ///< by a number that is never used twice
   uint64_t next_client_ = 1;
   History history_;

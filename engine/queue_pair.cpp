@@ -104,6 +104,12 @@ void QueuePair::apply(const QpAttributes& a, uint32_t mask) {
   }
 }
 
+// Packets may come before this end sends any.
+void QueuePair::expect_peer() {
+  if (spec_.port->is_infiniband() || spec_.type == QpType::kDci || spec_.type == QpType::kDct) return;
+  engine_.fabric().expect(spec_.type == QpType::kUd ? Gid{} : attributes_.path.dgid);
+}
+
 Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
   std::lock_guard<std::mutex> one_at_a_time(modify_lock_);
   QpState from, to;
@@ -137,6 +143,7 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
   // reported.
   if ((to == QpState::kError || to == QpState::kReset) && from != to && from != QpState::kInit)
     engine_.fabric().wait_for_peers();
+  if (to == QpState::kRtr && from != to) expect_peer();
   if (run) ring();
   // What was posted is flushed also when nobody polls: a program may sleep on a completion channel.
   if (to == QpState::kError && from != to) engine_.schedule(*this);

@@ -92,6 +92,7 @@ class QueuePair {
   void apply(const QpAttributes& a, uint32_t mask);
   void publish(QpState to);
   void aim();
+  void expect_peer();
 
   Engine& engine_;
   const QueuePairSpec spec_;

@@ -62,10 +62,12 @@ void let_go_of_the_dead(engine::Engine& engine, const Clock& clock) {
   engine::AccessGuard::wait();
 }
 
-EngineThread::EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,
-                           agent::NoticeSink& notices, DoorbellWatch& doorbells, const Clock& clock)
+EngineThread::EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, wire::udp::UdpFabric& udp,
+                           agent::AgentClient& agent, agent::NoticeSink& notices, DoorbellWatch& doorbells,
+                           const Clock& clock)
     : engine_(engine),
       fabric_(fabric),
+      udp_(udp),
       agent_(agent),
       notices_(notices),
       doorbells_(doorbells),
@@ -107,7 +109,7 @@ void EngineThread::run() {
     if (doorbells_.look()) worked_ns = rung_ns = now;
     if (!called && polls != polls_seen && now >= rung_ns + kLingerNs) {
       polls_seen = polls;
-      called = sleep(std::min(engine_.tick(now), now + watch_ns), now);
+      called = sleep(std::min(engine_.tick(now), now + watch_ns), now, Wire::kLeave);
       watch_ns = std::min(watch_ns * 2, kWatchMaxNs);
       continue;
     }
@@ -115,7 +117,7 @@ void EngineThread::run() {
     const uint64_t next = engine_.step(now);
     if (next <= now) worked_ns = now;
     if (now - outside_ns_ > kOutsideNs) {
-      look_outside(0, now);
+      look_outside(0, now, Wire::kLeave);
     } else if (now < worked_ns + kLingerNs && now >= crowded_until_ns_) {
       give_way(now);
     } else if (next <= now) {
@@ -145,7 +147,7 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
     fabric_.want_wake(false);
     fabric_.want_wake(true);
   }
-  const bool called = fabric_.pending() || sleep(next_ns, now_ns);
+  const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, Wire::kHear);
   relies_on_wakes_.store(false, std::memory_order_relaxed);
   return called;
 }
@@ -171,32 +173,36 @@ bool EngineThread::let_stores_through() {
 }
 
 // True when something called for this thread, false when time is up.
-bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns) {
+bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns, Wire wire) {
   if (agent_.fd() < 0) until_ns = std::min(until_ns, now_ns + kAgentRetryNs);
   if (!fabric_.wakes_are_certain()) until_ns = std::min(until_ns, now_ns + kDoubtfulSleepNs);
   bool called = true;
   asleep_.store(true, std::memory_order_seq_cst);
-  if (!wanted_.exchange(false, std::memory_order_seq_cst)) called = sleep_watching(until_ns, now_ns);
+  if (!wanted_.exchange(false, std::memory_order_seq_cst)) called = sleep_watching(until_ns, now_ns, wire);
   asleep_.store(false, std::memory_order_relaxed);
   return called;
 }
 
-bool EngineThread::sleep_watching(uint64_t until_ns, uint64_t now_ns) {
+bool EngineThread::sleep_watching(uint64_t until_ns, uint64_t now_ns, Wire wire) {
   if (store_waited_ && let_stores_through()) return true;
   if (!doorbells_.protect()) until_ns = std::min(until_ns, now_ns + DoorbellWatch::kUnguardedSleepNs);
-  const bool called = doorbells_.look() || look_outside(until_ns, now_ns);
+  const bool called = doorbells_.look() || look_outside(until_ns, now_ns, wire);
   doorbells_.unprotect();
   return called;
 }
 
 // Deals with what the agent tells and with peers that died; waits for that or a wake-up. True: there was one.
-bool EngineThread::look_outside(uint64_t until_ns, uint64_t now_ns) {
-  pollfd files[3] = {{fabric_.wake_fd(), POLLIN, 0}, {agent_.fd(), POLLIN, 0}, {doorbells_.fd(), POLLIN, 0}};
+bool EngineThread::look_outside(uint64_t until_ns, uint64_t now_ns, Wire wire) {
+  pollfd files[4] = {{fabric_.wake_fd(), POLLIN, 0},
+                     {agent_.fd(), POLLIN, 0},
+                     {doorbells_.fd(), POLLIN, 0},
+                     {wire == Wire::kHear ? udp_.file() : -1, POLLIN, 0}};
   const uint64_t span = until_ns > now_ns && until_ns != kNever ? until_ns - now_ns : 0;
   const timespec wait = {static_cast<time_t>(span / 1'000'000'000), static_cast<long>(span % 1'000'000'000)};
-  const int ready = ppoll(files, 3, until_ns == kNever ? nullptr : &wait, nullptr);
+  const int ready = ppoll(files, 4, until_ns == kNever ? nullptr : &wait, nullptr);
   asleep_.store(false, std::memory_order_relaxed);
   store_waited_ = ready > 0 && files[2].revents != 0;
+  if (ready > 0 && files[3].revents) udp_.look_soon();
   uint64_t count;
   if (ready > 0 && files[0].revents) (void)!read(fabric_.wake_fd(), &count, sizeof count);
   if ((ready > 0 && files[1].revents) || files[1].fd < 0) agent_.handle_notices(notices_);

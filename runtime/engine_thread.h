@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "runtime/doorbell_watch.h"
 #include "wire/link/shm/shm_fabric.h"
+#include "wire/link/udp/udp_fabric.h"
 
 namespace verbatim::runtime {
 
@@ -26,8 +27,9 @@ namespace verbatim::runtime {
 /// All signals are blocked in it but those that a fault raises.
 class EngineThread {
  public:
-  EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, agent::AgentClient& agent,
-               agent::NoticeSink& notices, DoorbellWatch& doorbells, const Clock& clock);
+  EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric, wire::udp::UdpFabric& udp,
+               agent::AgentClient& agent, agent::NoticeSink& notices, DoorbellWatch& doorbells,
+               const Clock& clock);
   ~EngineThread();
 
   /// Makes it look for work if it sleeps. Thread safe, cheap when it is awake.
@@ -43,12 +45,14 @@ class EngineThread {
   void give_way(uint64_t now_ns);
   bool rest(uint64_t next_ns, uint64_t now_ns);
   bool let_stores_through();
-  bool sleep(uint64_t until_ns, uint64_t now_ns);
-  bool sleep_watching(uint64_t until_ns, uint64_t now_ns);
-  bool look_outside(uint64_t until_ns, uint64_t now_ns);
+  enum class Wire : bool { kLeave, kHear };  ///< whether what arrives from other hosts calls for this thread
+  bool sleep(uint64_t until_ns, uint64_t now_ns, Wire wire);
+  bool sleep_watching(uint64_t until_ns, uint64_t now_ns, Wire wire);
+  bool look_outside(uint64_t until_ns, uint64_t now_ns, Wire wire);
 
   engine::Engine& engine_;
   wire::shm::ShmFabric& fabric_;
+  wire::udp::UdpFabric& udp_;
   agent::AgentClient& agent_;
   agent::NoticeSink& notices_;
   DoorbellWatch& doorbells_;

@@ -23,6 +23,7 @@
 #include "runtime/doorbell_linger.h"
 #include "runtime/engine_thread.h"
 #include "runtime/sysfs.h"
+#include "wire/link/mux_fabric.h"
 #include "wire/link/shm/shm_fabric.h"
 
 namespace verbatim::runtime {
@@ -95,6 +96,7 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   SystemClock clock_;
   std::unique_ptr<agent::AgentClient> agent_;
   std::unique_ptr<wire::shm::ShmFabric> fabric_;
+  std::unique_ptr<wire::MuxFabric> wires_;
   std::unique_ptr<engine::Engine> engine_;
   std::mutex devices_lock_;
   std::vector<hw::Hca*> devices_;
@@ -114,15 +116,16 @@ Expected<std::unique_ptr<Process>> Process::start() {
   if (!agent) return agent.error();
   made->agent_ = std::move(*agent);
   made->fabric_->attach(*made->agent_, made->agent_->slot(), made->agent_->generation());
-  made->engine_ = std::make_unique<engine::Engine>(*made->fabric_, *made, made->clock_);
+  made->wires_ = std::make_unique<wire::MuxFabric>(*made->fabric_, *made->agent_, made->clock_);
+  made->engine_ = std::make_unique<engine::Engine>(*made->wires_, *made, made->clock_);
   made->engine_->explain_aloud(wants_explanations_aloud());
   engine::PublishedHeader& header = made->engine_->published().header;
   header.pid = static_cast<uint32_t>(getpid());
   std::snprintf(header.program, sizeof header.program, "%s", program.c_str());
   made->fabric_->set_receiver(*made->engine_);
   made->refresh_files();
-  made->thread_ = std::make_unique<EngineThread>(*made->engine_, *made->fabric_, *made->agent_, *made,
-                                                 made->doorbells_, made->clock_);
+  made->thread_ = std::make_unique<EngineThread>(*made->engine_, *made->fabric_, made->wires_->udp(),
+                                                 *made->agent_, *made, made->doorbells_, made->clock_);
   made->linger_ =
       std::make_unique<DoorbellLinger>(*made->engine_, *made->fabric_, *made->thread_, made->clock_);
   return made;
@@ -158,6 +161,7 @@ void Process::refresh_files() {
 
 void Process::after_fork_child() {
   thread_->abandon();
+  wires_->after_fork_child();
   fabric_->after_fork_child();
   agent_->after_fork_child();
 }

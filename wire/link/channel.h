@@ -106,6 +106,9 @@ class Fabric {
   /// there.
   virtual std::string obstacle(const Gid& dest, uint32_t dest_qpn) = 0;
 
+  /// Packets of this host may come from now on, or of any if it is zero.
+  virtual void expect(const Gid& host) { (void)host; }
+
   /// Channels of all processes that have joined multicast group `group`, own one included; at most `max`.
   virtual uint32_t multicast(const Gid& group, Channel** out, uint32_t max) = 0;
 

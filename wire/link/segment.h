@@ -55,6 +55,7 @@ enum SegmentFlag : uint16_t {
       1 << 7,  ///< a request that also acknowledges: `ack_psn` (not together with immediate data or a key)
   kOpens = 1 << 8,      ///< transport kDc: nothing of this connection is outstanding before it
   kCongested = 1 << 9,  ///< came over a wire that was congested (ECN): the sender should be told
+  kPassedOn = 1 << 10,  ///< a packet from a wire that came to the wrong process of this host first
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.

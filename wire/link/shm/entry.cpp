@@ -55,7 +55,9 @@ uint8_t needed_form(Operation operation, Transport transport) {
 
 uint8_t form_of(const Segment& segment) {
   const bool sequence = segment.base_psn != segment.psn || segment.packets != 1;
+  const bool addressed = segment.has(kPassedOn);
   return static_cast<uint8_t>(static_cast<uint8_t>(segment.transport) | (sequence ? kHasSequence : 0) |
+                              (addressed ? kHasDatagram : 0) |
                               needed_form(segment.operation, segment.transport));
 }
 
@@ -109,7 +111,7 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   s.service_level = header.service_level;
   s.pkey = 0xffff;
   s.dest_qpn = header.dest_qpn & 0xffffff;
-  s.src_qpn = header.src_qpn & 0xffffff;
+  s.src_qpn = s.has(kPassedOn) && s.transport != Transport::kUd ? kUnknownQpn : header.src_qpn & 0xffffff;
   s.psn = s.base_psn = header.psn & kPsnMask;
   s.packets = 1;
   s.length = s.total_length = header.length;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 
 #include "base/expected.h"
@@ -35,6 +36,16 @@ class Neighborhood {
   virtual bool is_local(const Gid& gid) const = 0;
   /// Primary slots of the processes that have joined `group`; at most `max`. Never blocks.
   virtual uint32_t members(const Gid& group, uint32_t* slots, uint32_t max) const = 0;
+  /// A socket on the port of RoCEv2 that is given what is for this process's queue pairs (wire/link/udp); the
+  /// caller's.
+  virtual Expected<int> open_wire() { return Error{EOPNOTSUPP, "there is no way to other hosts here"}; }
+  /// The index of the interface that has this address, 0: none. Never blocks.
+  virtual uint32_t interface_of(const Gid& gid) const {
+    (void)gid;
+    return 0;
+  }
+  /// This host has addresses at which others may reach it. Never blocks.
+  virtual bool has_others() const { return false; }
 };
 
 }  // namespace verbatim::wire

@@ -254,7 +254,9 @@ bool ShmFabric::deliver(Sender& sender, Receiver& receiver, const EntryHeader& h
     const size_t payload = segment.has(kPlaced) ? 0 : segment.length;
     if (payload > bytes - head) return false;
     FlatPayload flat(memory + head, payload);
-    receiver.on_segment(*sender.channel, segment, flat, nullptr);
+    const bool passed_on = segment.has(kPassedOn);
+    if (passed_on && (!passed_on_ || !(header.form & kHasDatagram))) return false;
+    receiver.on_segment(passed_on ? passed_on_(segment.source_gid) : *sender.channel, segment, flat, nullptr);
     return true;
   }
   if (segment.length > kMessageBytesMax) return false;

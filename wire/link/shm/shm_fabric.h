@@ -37,6 +37,9 @@ class ShmFabric final : public Fabric {
   void set_receiver(Receiver& receiver);
   /// Numbers of a further slot belong to this process as well.
   void add_own_slot(uint32_t slot);
+  bool is_own_qpn(uint32_t qpn) const { return is_own(qpn >> 14 & (kSlotsMax - 1)); }
+  /// Whose the packets of other hosts are that other processes pass on (kPassedOn).
+  void on_passed_on(std::function<Channel&(const Gid&)> sender) { passed_on_ = std::move(sender); }
   // poll, peer_gone and sweep deliver arrivals: their callers exclude each other.
   /// The agent says that a process has gone. Its channel dies; its ring here is cleared.
   void peer_gone(uint32_t slot, uint64_t generation, Receiver& receiver);
@@ -114,6 +117,8 @@ class ShmFabric final : public Fabric {
   std::array<std::atomic<uint64_t>, kSlotsMax / 64> own_slots_{};
   std::unique_ptr<LoopbackChannel> loopback_;
   AccessCounters own_access_{};  ///< of the loopback; no peer can write it
+
+  std::function<Channel&(const Gid&)> passed_on_;
 
   std::mutex peers_lock_;
   std::array<std::atomic<PeerChannel*>, kSlotsMax>

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#include "wire/link/udp/outbox.h"
+
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/fault_copy.h"
+#include "wire/format/ip.h"
+#include "wire/link/udp/port_socket.h"
+
+namespace verbatim::wire::udp {
+
+namespace {
+
+constexpr int kUdpSegment = 103;         // linux/udp.h clashes with netinet/udp.h
+constexpr size_t kRunBytesMax = 65000;   // an IP packet has 65535
+constexpr uint32_t kRunPacketsMax = 64;  // UDP_MAX_SEGMENTS
+constexpr int kRoomMs = 2;               // how long the second half of a message waits for room
+
+template <class T>
+uint8_t* put_control(uint8_t* at, int level, int type, const T& value) {
+  auto* header = reinterpret_cast<cmsghdr*>(at);
+  header->cmsg_len = CMSG_LEN(sizeof value);
+  header->cmsg_level = level;
+  header->cmsg_type = type;
+  std::memcpy(CMSG_DATA(header), &value, sizeof value);
+  return at + CMSG_SPACE(sizeof value);
+}
+
+}  // namespace
+
+Outbox& Outbox::mine() {
+  thread_local std::unique_ptr<Outbox> kept;
+  if (!kept) kept = std::make_unique<Outbox>();
+  return *kept;
+}
+
+// Addresses and control messages stay the same for a while.
+void Outbox::take(const Way& way) {
+  if (way_ == way) return;
+  way_ = way;
+  writer_.emplace(roce::Envelope{way.source, way.destination, way.port, roce::kRocePort, 0, true});
+  sockaddr_in6 to = address_of(way.destination, roce::kRocePort, way.scope);
+  const bool ipv4 = way.destination.is_ipv4_mapped();
+  if (!ipv4) to.sin6_flowinfo = htonl(way.flow_label & 0xfffff);
+  std::memcpy(&to_, &to, sizeof to);
+  in6_pktinfo from{};
+  from.ipi6_addr = address_of(way.source, 0, 0).sin6_addr;
+  uint8_t* at = put_control(control_.data(), IPPROTO_IPV6, IPV6_PKTINFO, from);
+  const int traffic_class = way.traffic_class, hop_limit = way.hop_limit;
+  if (traffic_class != 0)
+    at = ipv4 ? put_control(at, IPPROTO_IP, IP_TOS, traffic_class)
+              : put_control(at, IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
+  if (hop_limit != 0)
+    at = ipv4 ? put_control(at, IPPROTO_IP, IP_TTL, hop_limit)
+              : put_control(at, IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
+  control_bytes_ = static_cast<size_t>(at - control_.data());
+}
+
+bool Outbox::gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes) {
+  while (bytes > 0) {
+    const size_t chunk = std::min(piece->length - offset, bytes);
+    if (chunk > 0 && !fault_copy(to, static_cast<const char*>(piece->base) + offset, chunk)) return false;
+    to += chunk;
+    bytes -= chunk;
+    offset += chunk;
+    if (offset == piece->length) piece++, offset = 0;
+  }
+  return true;
+}
+
+// Finds the run for a packet of that size; returns its number there, which is its IP identification.
+uint16_t Outbox::place(size_t packet_bytes, bool segments) {
+  if (runs_ > 0) {
+    Run& run = run_[runs_ - 1];
+    if (segments && !run.ended && packet_bytes <= run.packet_bytes && run.packets < kRunPacketsMax &&
+        run.bytes + packet_bytes <= kRunBytesMax) {
+      run.ended = packet_bytes < run.packet_bytes;
+      run.bytes += packet_bytes;
+      return static_cast<uint16_t>(run.packets++);
+    }
+  }
+  run_[runs_++] = {filled_, packet_bytes, packet_bytes, 1, false};
+  return 0;
+}
+
+SendResult Outbox::send(const Way& way, const Segment& segment, const Piece* pieces, bool segments,
+                        Sent& sent) {
+  PacketsOf packets(segment);
+  if (packets.obstacle()) return SendResult::kUnreachable;
+  take(way);
+  filled_ = runs_ = 0;
+  size_t offset = 0;
+  bool begun = false;  // part of the segment has been sent
+  while (packets.next()) {
+    const roce::Headers& headers = packets.headers();
+    const size_t header_bytes = roce::bytes_of(headers), payload = packets.bytes() + packets.filler_bytes();
+    const size_t packet_bytes = header_bytes + (payload + 3) / 4 * 4 + roce::kIcrcBytes;
+    if (runs_ == kRunsMax || filled_ + packet_bytes > bytes_.size()) {
+      flush(sent);
+      if (sent.busy && !begun) return SendResult::kBusy;
+      begun = true;
+    }
+    uint8_t* at = bytes_.data() + filled_;
+    if (packets.filler_bytes() > 0)
+      std::memset(at + header_bytes, 0, payload);
+    else if (!gather(pieces, offset, at + header_bytes, payload))
+      return SendResult::kSourceFault;
+    const uint16_t number = place(packet_bytes, segments);
+    if (writer_->seal({at, packet_bytes}, headers, payload, number) != packet_bytes)
+      return SendResult::kUnreachable;
+    filled_ += packet_bytes;
+  }
+  flush(sent);
+  return sent.busy && !begun ? SendResult::kBusy : SendResult::kAccepted;
+}
+
+void Outbox::fill(uint32_t index) {
+  const Run& run = run_[index];
+  vectors_[index] = {bytes_.data() + run.begin, run.bytes};
+  msghdr& message = messages_[index].msg_hdr;
+  message = {};
+  message.msg_name = &to_;
+  message.msg_namelen = sizeof(sockaddr_in6);
+  message.msg_iov = &vectors_[index];
+  message.msg_iovlen = 1;
+  uint8_t* control = controls_[index].bytes;
+  std::memcpy(control, control_.data(), control_bytes_);
+  uint8_t* end = control + control_bytes_;
+  if (run.packets > 1)
+    end = put_control(end, IPPROTO_UDP, kUdpSegment, static_cast<uint16_t>(run.packet_bytes));
+  message.msg_control = control;
+  message.msg_controllen = static_cast<size_t>(end - control);
+}
+
+// What the kernel refuses is lost, as it may be on any way; but if it has no room for the first already,
+// nothing is.
+void Outbox::flush(Sent& sent) {
+  for (uint32_t i = 0; i < runs_; i++) fill(i);
+  for (uint32_t done = 0; done < runs_;) {
+    const int count = sendmmsg(way_->socket, messages_.data() + done, runs_ - done, 0);
+    if (count > 0) {
+      done += static_cast<uint32_t>(count);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) {
+      pollfd room{way_->socket, POLLOUT, 0};
+      if (done > 0 && poll(&room, 1, kRoomMs) > 0) continue;
+      sent.busy = done == 0;
+      break;
+    }
+    sent.error = errno;
+    sent.no_segments |= run_[done].packets > 1 && (errno == EIO || errno == EINVAL);
+    done++;
+  }
+  filled_ = runs_ = 0;
+}
+
+}  // namespace verbatim::wire::udp

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Packets on their way into a socket: laid out one behind the other, and handed to the kernel in runs of
+// equal size (UDP_SEGMENT), several runs a call.
+
+#include <sys/socket.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "wire/link/channel.h"
+#include "wire/link/roce/conversion.h"
+
+namespace verbatim::wire::udp {
+
+/// What decides how a packet travels.
+struct Way {
+  int socket = -1;
+  uint16_t port = 0;   ///< of the socket
+  uint32_t scope = 0;  ///< of link-local addresses: index of the interface
+  Gid source, destination;
+  uint32_t flow_label = 0;
+  uint8_t traffic_class = 0, hop_limit = 0;
+  friend bool operator==(const Way&, const Way&) = default;
+};
+
+/// How the calls to the kernel went.
+struct Sent {
+  int error = 0;             ///< errno of a packet that did not go
+  bool busy = false;         ///< nothing went for want of room: the same may be tried again
+  bool no_segments = false;  ///< the way does not take UDP_SEGMENT
+};
+
+/// Of one thread.
+class Outbox {
+ public:
+  /// That of the calling thread.
+  static Outbox& mine();
+
+  /// Sends the packets of a segment whose payload lies in these pieces. `segments`: the kernel may cut runs.
+  SendResult send(const Way& way, const Segment& segment, const Piece* pieces, bool segments, Sent& sent);
+
+ private:
+  static constexpr uint32_t kRunsMax = 64, kControlBytes = 128;
+  /// Packets of one size, but for the last, which may be shorter.
+  struct Run {
+    size_t begin, bytes, packet_bytes;
+    uint32_t packets;
+    bool ended;
+  };
+  void take(const Way& way);
+  bool gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes);
+  uint16_t place(size_t packet_bytes, bool segments);
+  void fill(uint32_t index);
+  void flush(Sent& sent);
+
+  std::optional<Way> way_;
+  std::optional<roce::PacketWriter> writer_;
+  sockaddr_storage to_{};
+  alignas(size_t) std::array<uint8_t, kControlBytes> control_{};
+  size_t control_bytes_ = 0;
+
+  size_t filled_ = 0;
+  uint32_t runs_ = 0;
+  std::array<Run, kRunsMax> run_;
+  std::array<mmsghdr, kRunsMax> messages_;
+  std::array<iovec, kRunsMax> vectors_;
+  struct alignas(size_t) Control {
+    uint8_t bytes[kControlBytes];
+  };
+  std::array<Control, kRunsMax> controls_;
+  alignas(64) std::array<uint8_t, 128 << 10> bytes_;
+};
+
+}  // namespace verbatim::wire::udp

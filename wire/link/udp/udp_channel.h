@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+
+#include "wire/link/channel.h"
+
+namespace verbatim::wire::udp {
+
+class UdpFabric;
+
+/// The way to another host, or to whichever host segments name.
+class UdpChannel final : public Channel {
+ public:
+  /// `remote` zero: to any.
+  UdpChannel(UdpFabric& fabric, const Gid& remote) : fabric_(fabric), remote_(remote) {}
+
+  const Gid& remote() const { return remote_; }
+  /// errno of what the kernel refused last; 0: nothing.
+  int last_error() const { return last_error_.load(std::memory_order_relaxed); }
+
+  uint32_t payload_max(bool) const override { return kPayloadMax; }
+  SendResult send(const Segment& segment, const Piece* pieces, uint32_t count, bool may_pull,
+                  Segment* answer) override;
+  void forbid_pull() override {}
+  bool alive() override { return true; }
+  bool lossless() const override { return false; }
+  bool is_wire() const override { return true; }
+  void nudge() override {}
+  const std::byte* published() const override { return nullptr; }
+  const std::byte* testament() const override { return nullptr; }
+  uint32_t enter_access() override { return 0; }
+  void leave_access(uint32_t) override {}
+  bool write_direct(uint64_t, const Piece*, uint32_t) override { return false; }
+  bool read_direct(uint64_t, const Piece*, uint32_t) override { return false; }
+
+ private:
+  /// So many packets of 4096 bytes go in one run, which an IP packet bounds.
+  static constexpr uint32_t kPayloadMax = 15 * 4096;
+
+  UdpFabric& fabric_;
+  const Gid remote_;
+  std::atomic<int> last_error_{0};
+  std::atomic<bool> segments_{true};  ///< the kernel cuts runs for this way
+};
+
+}  // namespace verbatim::wire::udp

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+#include "wire/link/udp/udp_fabric.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/ticks.h"
+#include "wire/format/ip.h"
+#include "wire/link/flat_payload.h"
+#include "wire/link/roce/conversion.h"
+#include "wire/link/udp/outbox.h"
+#include "wire/link/udp/port_socket.h"
+
+namespace verbatim::wire::udp {
+
+namespace {
+
+constexpr uint64_t kOpenRetryNs = 1'000'000'000;
+constexpr uint64_t kWarmTicks = 1'000'000;  ///< how long after a packet the next is looked for all the time
+constexpr uint64_t kSeldomTicks = 20'000;   ///< between looks after that
+constexpr uint64_t kRarelyTicks = 400'000;  ///< between looks when no host has been met
+constexpr uint32_t kSlotShift = 14;
+constexpr uint32_t kMulticastQpn = 0xffffff;
+constexpr uint8_t kEcnMask = 3, kCongestionExperienced = 3;
+
+}  // namespace
+
+UdpFabric::UdpFabric(Neighborhood& neighborhood, Owners& owners, const Clock& clock)
+    : neighborhood_(neighborhood), owners_(owners), clock_(clock), strangers_(*this, Gid{}) {}
+
+UdpFabric::~UdpFabric() { close_all(); }
+
+void UdpFabric::close_all() {
+  const int socket = socket_.exchange(-1);
+  if (socket >= 0) close(socket);
+  for (Port& port : ports_)
+    if (const int sending = port.socket.exchange(-1); sending >= 0) close(sending);
+}
+
+void UdpFabric::after_fork_child() { close_all(); }
+
+bool UdpFabric::open() {
+  if (socket_.load(std::memory_order_acquire) >= 0) return true;
+  std::lock_guard<std::mutex> hold(lock_);
+  if (socket_.load(std::memory_order_relaxed) >= 0) return true;
+  const uint64_t now = clock_.now_ns();
+  if (now < retry_at_ns_) return false;
+  retry_at_ns_ = now + kOpenRetryNs;
+  Expected<int> opened = neighborhood_.open_wire();
+  if (!opened) {
+    obstacle_ = opened.error().reason;
+    return false;
+  }
+  obstacle_.clear();
+  if (!inbox_) inbox_ = std::make_unique<Inbox>();
+  socket_.store(*opened, std::memory_order_release);
+  return true;
+}
+
+Channel* UdpFabric::channel(const Gid& host) {
+  if (!open()) return nullptr;
+  std::lock_guard<SpinLock> hold(channels_lock_);
+  std::unique_ptr<UdpChannel>& found = channels_[host];
+  if (!found) found = std::make_unique<UdpChannel>(*this, host);
+  return found.get();
+}
+
+Channel& UdpFabric::sender(const Gid& host) {
+  std::lock_guard<SpinLock> hold(channels_lock_);
+  const auto found = channels_.find(host);
+  return found == channels_.end() ? strangers_ : *found->second;
+}
+
+std::string UdpFabric::obstacle(const Gid& host) {
+  {
+    std::lock_guard<SpinLock> hold(channels_lock_);
+    const auto found = channels_.find(host);
+    if (found != channels_.end() && found->second->last_error() == EMSGSIZE)
+      return "packets of this path MTU do not fit the interface";
+    if (found != channels_.end() && found->second->last_error() != 0)
+      return std::string("the network refuses packets to it: ") + std::strerror(found->second->last_error());
+  }
+  std::lock_guard<std::mutex> hold(lock_);
+  return obstacle_;
+}
+
+// With the lock held.
+bool UdpFabric::open_port(Port& port) {
+  const Expected<int> opened = open_sending_socket();
+  if (!opened) return false;
+  sockaddr_in6 bound{};
+  socklen_t length = sizeof bound;
+  getsockname(*opened, reinterpret_cast<sockaddr*>(&bound), &length);
+  port.number = ntohs(bound.sin6_port);
+  port.socket.store(*opened, std::memory_order_release);
+  return true;
+}
+
+const UdpFabric::Port* UdpFabric::sending_port(uint32_t dest_qpn) {
+  Port& port = ports_[(dest_qpn >> kSlotShift) % kPorts];
+  if (port.socket.load(std::memory_order_acquire) >= 0) return &port;
+  std::lock_guard<std::mutex> hold(lock_);
+  if (port.socket.load(std::memory_order_relaxed) >= 0) return &port;
+  return socket_.load(std::memory_order_relaxed) >= 0 && open_port(port) ? &port : nullptr;
+}
+
+bool UdpFabric::way_of(const Segment& segment, Way& way) {
+  const Port* port = sending_port(segment.dest_qpn);
+  if (!port) return false;
+  way.socket = port->socket.load(std::memory_order_relaxed);
+  way.port = port->number;
+  way.source = segment.source_gid;
+  way.destination = segment.dest_gid;
+  way.flow_label = segment.flow_label;
+  way.traffic_class = segment.traffic_class;
+  way.hop_limit = segment.hop_limit;
+  if (!way.source.is_ipv4_mapped()) way.scope = neighborhood_.interface_of(way.source);
+  return way.socket >= 0;
+}
+
+void UdpFabric::note_traffic() {
+  warm_until_.store(processor_ticks() + kWarmTicks, std::memory_order_relaxed);
+  if (!met_.load(std::memory_order_relaxed)) met_.store(true, std::memory_order_relaxed);
+}
+
+void UdpFabric::note_sent(bool busy) {
+  if (busy) busy_.store(true, std::memory_order_relaxed);
+  note_traffic();
+}
+
+bool UdpFabric::due() const {
+  if (file() < 0) return false;
+  if (busy()) return true;
+  const uint64_t now = processor_ticks();
+  if (now < warm_until_.load(std::memory_order_relaxed)) return true;
+  return now >= next_look_.load(std::memory_order_relaxed);
+}
+
+uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
+  const int socket = file();
+  if (socket < 0) return 0;
+  const uint64_t pause = met_.load(std::memory_order_relaxed) ? kSeldomTicks : kRarelyTicks;
+  next_look_.store(processor_ticks() + pause, std::memory_order_relaxed);
+  if (busy_.load(std::memory_order_relaxed) && busy_.exchange(false)) receiver.on_room(strangers_);
+  uint32_t done = 0;
+  while (done < budget) {
+    const uint32_t count = inbox_->receive(socket, Inbox::kMessages);
+    if (count == 0) break;
+    receiver.enter();
+    Arrival arrival;
+    for (uint32_t i = 0; i < count; i++)
+      if (inbox_->read(i, arrival)) done += deliver(arrival, receiver);
+    receiver.leave();
+    note_traffic();
+    if (count < Inbox::kMessages) break;
+  }
+  return done;
+}
+
+uint32_t UdpFabric::deliver(const Arrival& arrival, Receiver& receiver) {
+  uint32_t count = 0;
+  for (size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_bytes) {
+    const size_t bytes = std::min(arrival.packet_bytes, arrival.bytes.size() - at);
+    count += deliver_packet(arrival, static_cast<uint16_t>(at / arrival.packet_bytes),
+                            arrival.bytes.subspan(at, bytes), receiver);
+  }
+  return count;
+}
+
+// `number`: of the packet in its run, which is its IP identification when a host like this one has sent it.
+bool UdpFabric::deliver_packet(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
+                               Receiver& receiver) {
+  const auto packet = roce::Packet::parse(datagram);
+  Segment segment;
+  if (!packet || !segment_of(*packet, segment)) return false;
+  const roce::Envelope envelope{
+      arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true};
+  if (!roce::check_icrc(envelope, datagram, false).right) return false;
+  segment.source_gid = arrival.source;
+  segment.dest_gid = arrival.destination;
+  segment.gid_type = GidType::kRoceV2;
+  segment.flow_label = 0;
+  segment.traffic_class = arrival.traffic_class;
+  segment.hop_limit = arrival.hop_limit;
+  segment.source_lid = segment.dest_lid = 0;
+  if ((arrival.traffic_class & kEcnMask) == kCongestionExperienced) segment.flags |= kCongested;
+  if (segment.dest_qpn != kMulticastQpn && !owners_.is_own(segment.dest_qpn)) {
+    pass_on(segment, packet->payload);
+    return true;
+  }
+  if (!last_channel_ || last_host_ != arrival.source || last_channel_ == &strangers_) {
+    last_channel_ = &sender(arrival.source);
+    last_host_ = arrival.source;
+  }
+  FlatPayload payload(reinterpret_cast<const std::byte*>(packet->payload.data()), packet->payload.size());
+  receiver.on_segment(*last_channel_, segment, payload, nullptr);
+  return true;
+}
+
+void UdpFabric::pass_on(Segment& segment, std::span<const uint8_t> payload) {
+  Channel* owner =
+      segment.operation == Operation::kCongestion ? nullptr : owners_.other_owner(segment.dest_qpn);
+  if (!owner) return;
+  segment.flags |= kPassedOn;
+  const Piece piece{const_cast<uint8_t*>(payload.data()), payload.size()};
+  (void)owner->send(segment, &piece, 1, false, nullptr);  // lost, if there is no room
+}
+
+}  // namespace verbatim::wire::udp
