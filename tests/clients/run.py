@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Runs stock RDMA programs against a build of the libraries.
 
-usage: run.py --build DIR [--short] [--wrapped] [--only REGEX] [--repeat N]
+usage: run.py --build DIR [--short] [--wrapped] [--only REGEX] [--repeat N] [--hosts [--mtu N]]
 
   --short    the cases of about a minute
   --wrapped  through `verbatim run --` in place of LD_LIBRARY_PATH
   --only     cases whose name matches
   --repeat   all of it so many times
+  --hosts    the two ends in two network namespaces joined by a link of that MTU, 1500 by default, without those cases
+             that only one host knows; needs root
 
 VERBATIM_TEST_PRELOAD names a library that the programs, and nothing else, are to preload.
 
@@ -15,6 +17,7 @@ Each run has an agent and TCP ports of its own. Ends with `N passed, N failed, N
 failed, 77 if all were skipped because their programs are not installed.
 """
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -34,8 +37,50 @@ SKIPPED_STATUS = 77
 TCP_LISTEN = '0A'
 
 
-def listening(port):
-    for path in ('/proc/net/tcp', '/proc/net/tcp6'):
+class OneHost:
+    """Both ends here."""
+    address = ADDRESS
+    server_prefix = client_prefix = ()
+
+    def close(self):
+        pass
+
+
+class TwoHosts:
+    """Each end in a network namespace of its own."""
+    address = '10.77.0.1'
+
+    def __init__(self, mtu):
+        self.names = [f'verbatim-{os.getpid()}-{end}' for end in 'ab']
+        self.server_prefix, self.client_prefix = [('ip', 'netns', 'exec', name) for name in self.names]
+        for name in self.names:
+            self.ip(f'netns add {name}')
+        self.ip(f'link add eth0 netns {self.names[0]} type veth peer name eth0 netns {self.names[1]}')
+        for number, name in enumerate(self.names, 1):
+            self.ip(f'-n {name} addr add 10.77.0.{number}/24 dev eth0')
+            self.ip(f'-n {name} addr add fd77::{number}/64 dev eth0 nodad')
+            self.ip(f'-n {name} link set eth0 mtu {mtu} up')
+            self.ip(f'-n {name} link set lo up')
+        deadline = time.monotonic() + 10
+        while not all(self.is_up(name) for name in self.names) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    @staticmethod
+    def is_up(name):
+        shown = subprocess.run(['ip', '-n', name, 'link', 'show', 'eth0'], check=False, capture_output=True, text=True)
+        return 'state UP' in shown.stdout
+
+    @staticmethod
+    def ip(arguments):
+        subprocess.run(['ip'] + arguments.split(), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def close(self):
+        for name in self.names:
+            subprocess.run(['ip', 'netns', 'del', name], check=False)
+
+
+def listening(port, process='self'):
+    for path in (f'/proc/{process}/net/tcp', f'/proc/{process}/net/tcp6'):
         try:
             with open(path, encoding='ascii') as file:
                 rows = [line.split() for line in list(file)[1:]]
@@ -65,8 +110,9 @@ def end_group(process, grace_s):
 
 
 class Runner:
-    def __init__(self, options, folder):
+    def __init__(self, options, folder, place):
         self.folder = folder
+        self.place = place
         self.environment = dict(os.environ, LC_ALL='C')
         self.environment.setdefault('VERBATIM_AGENT_SOCKET', f'verbatim-clients-{os.getpid()}')
         if 'VERBATIM_TEST_PRELOAD' in os.environ:
@@ -82,20 +128,20 @@ class Runner:
         """Index of the RoCE v2 entry of an IPv4 address, as ibv_devinfo lists it."""
         if not shutil.which('ibv_devinfo'):
             return '0'
-        text = subprocess.run(self.prefix + ['ibv_devinfo', '-v', '-d', DEVICE], env=self.environment,
+        text = subprocess.run([*self.place.server_prefix, *self.prefix, 'ibv_devinfo', '-v', '-d', DEVICE], env=self.environment,
                               capture_output=True, text=True, timeout=30, check=False).stdout
         found = re.search(r'GID\[\s*(\d+)\]:\s+::ffff:[\d.]+, RoCE v2', text)
         return found.group(1) if found else '0'
 
-    def start(self, command, log):
+    def start(self, command, log, prefix=()):
         with open(log, 'w', encoding='utf-8') as out:
-            return subprocess.Popen(self.prefix + command.split(), env=self.environment, stdin=subprocess.DEVNULL,
+            return subprocess.Popen([*prefix, *self.prefix, *command.split()], env=self.environment, stdin=subprocess.DEVNULL,
                                     stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
 
     def start_server(self, command, log, port):
-        server = self.start(command, log)
+        server = self.start(command, log, self.place.server_prefix)
         deadline = time.monotonic() + 10
-        while not listening(port) and server.poll() is None and time.monotonic() < deadline:
+        while not listening(port, server.pid) and server.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         return server
 
@@ -106,7 +152,8 @@ class Runner:
         logs = [os.path.join(self.folder, f'{case.name}.{end}') for end in ('server', 'client')]
         server = self.start_server(command, logs[0], port) if case.two_ends else None
         try:
-            client = self.start(f'{command} {ADDRESS}' if case.two_ends else command, logs[1])
+            client = self.start(f'{command} {self.place.address}' if case.two_ends else command, logs[1],
+                                self.place.client_prefix)
             ended = end_group(client, case.seconds_max)
         finally:
             server_ended = end_group(server, 5) if server else True
@@ -141,6 +188,8 @@ def parse():
     parser.add_argument('--wrapped', action='store_true')
     parser.add_argument('--only', default='')
     parser.add_argument('--repeat', type=int, default=1)
+    parser.add_argument('--hosts', action='store_true')
+    parser.add_argument('--mtu', type=int, default=1500)
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     return options
@@ -149,9 +198,16 @@ def parse():
 def main():
     options = parse()
     cases = [case for case in CASES if re.search(options.only, case.name) and (case.short or not options.short)]
+    if options.hosts:
+        cases = [case for case in cases if case.two_ends and '_DC' not in case.name]
     passed = failed = skipped = 0
-    with tempfile.TemporaryDirectory(prefix='verbatim-clients-') as folder:
-        runner = Runner(options, folder)
+    try:
+        place = TwoHosts(options.mtu) if options.hosts else OneHost()
+    except (OSError, subprocess.CalledProcessError):
+        print('no network namespaces may be made here')
+        sys.exit(SKIPPED_STATUS)
+    with tempfile.TemporaryDirectory(prefix='verbatim-clients-') as folder, contextlib.closing(place):
+        runner = Runner(options, folder, place)
         for case in cases * options.repeat:
             words = case.command.split()
             if not shutil.which(words[2] if words[0] == 'timeout' else words[0]):

@@ -58,6 +58,7 @@ bool UdpFabric::open() {
   obstacle_.clear();
   if (!inbox_) inbox_ = std::make_unique<Inbox>();
   socket_.store(*opened, std::memory_order_release);
+  if (opened_) opened_();
   return true;
 }
 
@@ -174,12 +175,11 @@ uint32_t UdpFabric::deliver(const Arrival& arrival, Receiver& receiver) {
 // `number`: of the packet in its run, which is its IP identification when a host like this one has sent it.
 bool UdpFabric::deliver_packet(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
                                Receiver& receiver) {
-  const auto packet = roce::Packet::parse(datagram);
-  Segment segment;
-  if (!packet || !segment_of(*packet, segment)) return false;
   const roce::Envelope envelope{
       arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true};
-  if (!roce::check_icrc(envelope, datagram, false).right) return false;
+  const auto packet = roce::Packet::parse(datagram, envelope, false);
+  Segment segment;
+  if (!packet || !segment_of(*packet, segment)) return false;
   segment.source_gid = arrival.source;
   segment.dest_gid = arrival.destination;
   segment.gid_type = GidType::kRoceV2;

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,8 @@ class UdpFabric {
   UdpFabric(Neighborhood& neighborhood, Owners& owners, const Clock& clock);
   ~UdpFabric();
 
+  /// Called when `file` has become another.
+  void on_open(std::function<void()> opened) { opened_ = std::move(opened); }
   /// Opens this process's socket unless that is done. False: see `obstacle`; tried again now and then.
   bool open();
   /// The channel to a host, nullptr: no socket.
@@ -89,6 +92,7 @@ class UdpFabric {
   Neighborhood& neighborhood_;
   Owners& owners_;
   const Clock& clock_;
+  std::function<void()> opened_;
   std::mutex lock_;
   std::atomic<int> socket_{-1};
   uint64_t retry_at_ns_ = 0;

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include "agent/wire_ports.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+
+#include "testing/private_network.h"
+#include "wire/link/udp/port_socket.h"
+
+namespace verbatim::agent {
+namespace {
+
+using testing_support::run_in_private_network;
+using testing_support::set_interface;
+
+/// Processes with their sockets, and an agent that may be killed.
+struct Village {
+  std::unique_ptr<Directory> directory = std::make_unique<Directory>();
+  std::unique_ptr<WirePorts> agent = std::make_unique<WirePorts>("village", *directory);
+  std::map<uint32_t, int> sockets;  ///< by primary slot
+  int from = -1;
+  uint64_t now_ns = 1;
+
+  bool move_in(uint32_t slot) {
+    directory->slots[slot].generation = 1;
+    directory->slots[slot].primary = slot;
+    const Expected<int> opened = agent->open(slot, now_ns);
+    if (!opened) return false;
+    sockets[slot] = fcntl(*opened, F_DUPFD_CLOEXEC, 0);
+    return true;
+  }
+  void die(uint32_t slot) {
+    close(sockets[slot]);
+    sockets.erase(slot);
+  }
+  void move_out(uint32_t slot) {
+    die(slot);
+    directory->slots[slot].generation = 0;
+    agent->leave(slot);
+  }
+  /// All that is for a slot comes to its process.
+  bool in_order() {
+    if (from < 0) from = *wire::udp::open_sending_socket();
+    Gid here;
+    here.bytes[15] = 1;
+    const sockaddr_in6 to = wire::udp::address_of(here, 4791, 0);
+    for (uint32_t slot = 1; slot < 32; slot++) {
+      if (directory->slots[slot].generation == 0) continue;
+      const uint32_t qpn = slot << 14 | 16;
+      const uint8_t packet[12] = {4,
+                                  0,
+                                  0xff,
+                                  0xff,
+                                  0,
+                                  static_cast<uint8_t>(qpn >> 16),
+                                  static_cast<uint8_t>(qpn >> 8),
+                                  static_cast<uint8_t>(qpn)};
+      sendto(from, packet, sizeof packet, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+      char byte;
+      if (recv(sockets[directory->slots[slot].primary], &byte, 1, MSG_DONTWAIT) != 1) return false;
+    }
+    return true;
+  }
+  void kill_agent() { agent.reset(); }
+  /// Those that live tell the next agent what they were told by the last.
+  bool restart_agent() {
+    agent = std::make_unique<WirePorts>("village", *directory);
+    for (const auto& [slot, socket] : sockets)
+      if (!agent->take_back(slot, fcntl(socket, F_DUPFD_CLOEXEC, 0), directory->slots[slot].wire_number,
+                            now_ns))
+        return false;
+    return true;
+  }
+};
+
+TEST(WirePorts, StaysInOrderAsProcessesComeAndGo) {
+  run_in_private_network([] {
+    if (!set_interface("lo", IFF_UP, nullptr)) return 1;
+    Village village;
+    for (const uint32_t slot : {1u, 2u, 3u, 4u})
+      if (!village.move_in(slot) || !village.in_order()) return 2;
+    village.move_out(2);
+    if (!village.in_order()) return 3;
+    if (!village.move_in(9) || !village.in_order()) return 4;
+    village.move_out(9);
+    village.move_out(1);
+    if (!village.in_order()) return 5;
+    village.directory->slots[20].generation = 1;
+    village.directory->slots[20].primary = 3;
+    village.agent->refresh(3);
+    if (!village.in_order()) return 6;
+    village.move_out(3);
+    village.directory->slots[20].generation = 0;
+    village.move_out(4);
+    if (village.agent->own() >= 0) return 7;
+    return village.move_in(5) && village.in_order() ? 0 : 8;
+  });
+}
+
+TEST(WirePorts, OutlivesItsAgent) {
+  run_in_private_network([] {
+    if (!set_interface("lo", IFF_UP, nullptr)) return 1;
+    Village village;
+    for (const uint32_t slot : {1u, 2u, 3u, 4u})
+      if (!village.move_in(slot)) return 2;
+    village.kill_agent();
+    if (!village.in_order()) return 3;
+    if (!village.restart_agent() || !village.in_order()) return 4;
+    const Expected<int> early = village.agent->open(7, village.now_ns);
+    if (early || early.error().code != EAGAIN) return 5;
+    village.now_ns = village.agent->settle_at_ns();
+    if (!village.move_in(7) || !village.in_order()) return 6;
+    village.move_out(1);
+    return village.in_order() ? 0 : 7;
+  });
+}
+
+TEST(WirePorts, FindsOutWhoEndedWithoutAnAgent) {
+  run_in_private_network([] {
+    if (!set_interface("lo", IFF_UP, nullptr)) return 1;
+    Village village;
+    for (const uint32_t slot : {1u, 2u, 3u, 4u})
+      if (!village.move_in(slot)) return 2;
+    village.kill_agent();
+    village.die(2);
+    village.directory->slots[2].generation = 0;
+    if (!village.restart_agent()) return 3;
+    village.now_ns = village.agent->settle_at_ns();
+    village.agent->settle(village.now_ns);
+    return village.in_order() ? 0 : 4;
+  });
+}
+
+TEST(WirePorts, BelongToOneAgent) {
+  run_in_private_network([] {
+    if (!set_interface("lo", IFF_UP, nullptr)) return 1;
+    Village village, other;
+    if (!village.move_in(1)) return 2;
+    const Expected<int> refused = other.agent->open(1, 1);
+    if (refused || refused.error().reason != "UDP port 4791 belongs to another agent of this user") return 3;
+    village.kill_agent();
+    return other.move_in(1) ? 0 : 4;
+  });
+}
+
+}  // namespace
+}  // namespace verbatim::agent
