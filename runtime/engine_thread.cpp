@@ -177,9 +177,11 @@ bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns, Wire wire) {
   if (agent_.fd() < 0) until_ns = std::min(until_ns, now_ns + kAgentRetryNs);
   if (!fabric_.wakes_are_certain()) until_ns = std::min(until_ns, now_ns + kDoubtfulSleepNs);
   bool called = true;
+  udp_.leave_unheard(wire == Wire::kLeave);
   asleep_.store(true, std::memory_order_seq_cst);
   if (!wanted_.exchange(false, std::memory_order_seq_cst)) called = sleep_watching(until_ns, now_ns, wire);
   asleep_.store(false, std::memory_order_relaxed);
+  udp_.leave_unheard(false);
   return called;
 }
 

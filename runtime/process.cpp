@@ -117,7 +117,7 @@ Expected<std::unique_ptr<Process>> Process::start() {
   made->agent_ = std::move(*agent);
   made->fabric_->attach(*made->agent_, made->agent_->slot(), made->agent_->generation());
   made->wires_ = std::make_unique<wire::MuxFabric>(*made->fabric_, *made->agent_, made->clock_);
-  made->wires_->udp().on_open([process = made.get()] { process->wake_engine_thread(); });
+  made->wires_->udp().on_call([process = made.get()] { process->wake_engine_thread(); });
   made->engine_ = std::make_unique<engine::Engine>(*made->wires_, *made, made->clock_);
   made->engine_->explain_aloud(wants_explanations_aloud());
   engine::PublishedHeader& header = made->engine_->published().header;

@@ -27,7 +27,10 @@ class MuxFabric final : public Fabric, private udp::Owners {
   bool pending() const override { return shm_.pending() || udp_.busy(); }
   bool worth_polling() override { return shm_.worth_polling() || udp_.due(); }
   bool shares_processor() override { return shm_.shares_processor(); }
-  bool want_wake(bool on) override { return shm_.want_wake(on); }
+  bool want_wake(bool on) override {
+    if (on) udp_.want_heard();
+    return shm_.want_wake(on);
+  }
   void wait_for_peers() override { shm_.wait_for_peers(); }
   std::byte* published() override { return shm_.published(); }
   size_t published_bytes() const override { return shm_.published_bytes(); }

@@ -58,7 +58,7 @@ bool UdpFabric::open() {
   obstacle_.clear();
   if (!inbox_) inbox_ = std::make_unique<Inbox>();
   socket_.store(*opened, std::memory_order_release);
-  if (opened_) opened_();
+  if (call_) call_();
   return true;
 }
 

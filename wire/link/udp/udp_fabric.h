@@ -43,8 +43,15 @@ class UdpFabric {
   UdpFabric(Neighborhood& neighborhood, Owners& owners, const Clock& clock);
   ~UdpFabric();
 
-  /// Called when `file` has become another.
-  void on_open(std::function<void()> opened) { opened_ = std::move(opened); }
+  /// How to wake who waits for `file` to become readable, because it is another, or because he should wait
+  /// for it.
+  void on_call(std::function<void()> call) { call_ = std::move(call); }
+  /// Nobody waits for the file now, or somebody does again.
+  void leave_unheard(bool unheard) { unheard_.store(unheard, std::memory_order_seq_cst); }
+  /// Somebody should wait for it from now on.
+  void want_heard() {
+    if (unheard_.load(std::memory_order_seq_cst) && file() >= 0 && call_) call_();
+  }
   /// Opens this process's socket unless that is done. False: see `obstacle`; tried again now and then.
   bool open();
   /// The channel to a host, nullptr: no socket.
@@ -92,7 +99,7 @@ class UdpFabric {
   Neighborhood& neighborhood_;
   Owners& owners_;
   const Clock& clock_;
-  std::function<void()> opened_;
+  std::function<void()> call_;
   std::mutex lock_;
   std::atomic<int> socket_{-1};
   uint64_t retry_at_ns_ = 0;
@@ -107,6 +114,7 @@ class UdpFabric {
   Gid last_host_;
   Channel* last_channel_ = nullptr;
 
+  std::atomic<bool> unheard_{false};
   std::atomic<bool> busy_{false}, met_{false};          ///< met: packets of some host have come or gone
   std::atomic<uint64_t> next_look_{0}, warm_until_{0};  ///< in ticks
 };
