@@ -10,9 +10,9 @@ namespace verbatim::engine {
 struct Requester::Message {
   SendWork work;
   uint32_t index = 0, next_index = 0;
-  uint32_t length = 0;   ///< bytes
-  uint32_t packets = 1;  ///< of the path MTU
-  bool placed = false;   ///< direct access has moved the bytes already
+  uint32_t length = 0;     ///< bytes
+  uint32_t packets = 1;    ///< of the path MTU
+  bool placed = false;     ///< direct access has moved the bytes already
   bool scattered = false;  ///< some element is more than one piece: `pieces` says nothing
   uint32_t count = 0;
   wire::Piece pieces[kSgeMax];
@@ -30,6 +30,9 @@ inline bool is_local(Opcode op) {
   return op == Opcode::kNop || op == Opcode::kKeyUpdate || op == Opcode::kSignatureValue ||
          op == Opcode::kMemoryCopy;
 }
+/// How long the answer to a request may take, by the code of a queue pair's attribute; the code 0 means for
+/// ever.
+inline uint64_t ack_timeout_ns(uint8_t code) { return 4096ull << code; }
 inline bool awaits_response(Opcode op) { return op == Opcode::kRead || is_atomic(op); }
 
 }  // namespace verbatim::engine

@@ -153,8 +153,19 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
 // The attributes name the peer of RC and UC; a DC initiator's work requests name its targets.
 void QueuePair::aim() {
   if (spec_.type == QpType::kDci || spec_.type == QpType::kDct) return;
+  if (!spec_.port->is_infiniband()) source_ = engine_.host().gid(attributes_.path.sgid_index);
   requester_.aim({attributes_.path.dgid, attributes_.path.dlid, attributes_.dest_qpn});
   responder_.aim(attributes_.dest_qpn);
+}
+
+void QueuePair::address(wire::Segment& segment) const {
+  segment.has_grh = true;
+  segment.source_gid = source_.gid;
+  segment.gid_type = source_.type;
+  segment.dest_gid = attributes_.path.dgid;
+  segment.flow_label = attributes_.path.flow_label;
+  segment.traffic_class = attributes_.path.traffic_class;
+  segment.hop_limit = attributes_.path.hop_limit;
 }
 
 QpAttributes QueuePair::query() {

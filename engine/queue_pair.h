@@ -73,6 +73,8 @@ class QueuePair {
   const QpAttributes& attributes() const { return attributes_; }
   PublishedQp& published() { return published_; }
   wire::Transport transport() const;
+  /// The addresses of a connection's packets, on an Ethernet wire. With either lock held.
+  void address(wire::Segment& segment) const;
   /// Enters ERR (or SQE) and arranges for both queues to be flushed; each side's flush happens under its own
   /// lock.
   void enter_error(QpState target = QpState::kError);
@@ -100,6 +102,7 @@ class QueuePair {
   PublishedQp& published_;
   std::atomic<QpState> state_{QpState::kReset};
   QpAttributes attributes_;
+  GidEntry source_;  ///< whose index the attributes name
   std::mutex modify_lock_;
   std::atomic<bool> drains_on_key_errors_{false};
   bool drained_by_itself_ = false;  ///< and has not told yet; guarded by the requester's lock

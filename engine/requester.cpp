@@ -74,8 +74,11 @@ Requester::Requester(Engine& engine, QueuePair& qp)
 
 void Requester::connect(uint32_t first_psn) {
   first_psn_ = next_psn_ = ring_psn_ = first_psn;
-  peer_verified_ = false;
+  peer_verified_ = is_wire_ = false;
   channel_ = nullptr;
+  behind_ = 0;
+  flight_ = {};
+  flight_.end_psn = first_psn;
 }
 
 void Requester::reset() {
@@ -144,7 +147,7 @@ Requester::Step Requester::advance() {
   if (state != QpState::kRts && !(state == QpState::kSqd && (in_message_ || repeating()))) return Step::kStop;
   if (key_failed_ && !in_message_ && must_drain()) return Step::kStop;
   if (rnr_until_ns_ != 0 || retry_at_ns_ != 0) return Step::kStop;
-  if (window_count_ > window_mask_ && !in_message_) return Step::kStop;
+  if (window_count_ > window_mask_ && !in_message_ && behind_ == 0) return Step::kStop;
 
   Message message;
   message.index = index_;
@@ -162,13 +165,15 @@ Requester::Step Requester::advance() {
   const Opcode opcode = message.work.opcode;
   if (!in_message_ && is_local(opcode)) return finish_local_only(message);
   if (Step step{}; dynamic_ && !meets_target(message, step)) return step;
-  if (message.work.fence && reads_ > 0) return Step::kStop;
+  if (message.work.fence && reads_ > 0 && !in_message_ && behind_ == 0) return Step::kStop;
   if (Status status = check(message, why); status != Status::kSuccess)
     return fail_local(message.index, message.next_index, message.work, status, why);
-  if (in_message_ && (opcode != begun_opcode_ || message.length != begun_bytes_))
+  if ((behind_ > 0 && !is_as_before(message)) ||
+      (in_message_ && (opcode != begun_opcode_ || message.length != begun_bytes_)))
     return fail_local(message.index, message.next_index, message.work, Status::kLocalQpOperation,
                       "the work queue entry was changed while its message was under way");
-  if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_) return Step::kStop;
+  if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_ && behind_ == 0)
+    return Step::kStop;
   return qp_.type() == QpType::kUd ? send_datagram(message) : send_connected(message);
 }
 
@@ -190,8 +195,10 @@ void Requester::charge(uint64_t bytes) {
 }
 
 Requester::Step Requester::finish_local_only(Message& message) {
+  if (behind_ > 0) [[unlikely]]
+    return pass_again(message);
   if (message.work.fence && reads_ > 0) return Step::kStop;
-  if (message.work.opcode != Opcode::kNop) {
+  if (message.work.opcode != Opcode::kNop && !repeating()) {
     Status status = Status::kSuccess;
     const char* why = nullptr;
     switch (qp_.spec().send->perform(message.index, window_count_ > 0, status, why)) {
@@ -256,8 +263,8 @@ Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendW
   // Completions keep queue order: those before it end first. One that had begun is itself the window's
   // newest.
   const bool begun = in_message_ && window_count_ > 0;
-  if (window_count_ > (begun ? 1u : 0u)) return Step::kStop;
-  window_count_ = 0;
+  if (window_count_ - behind_ > (begun ? 1u : 0u)) return Step::kStop;
+  window_count_ = behind_ = 0;
   engine_.explain(qp_.number(), static_cast<int>(status), index, why);
   index_ = next;
   sent_bytes_ = 0;
@@ -274,7 +281,10 @@ Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendW
 }
 
 wire::Channel* Requester::channel() {
-  if (!channel_) channel_ = find_way(engine_.fabric(), *qp_.spec().port, peer_.place);
+  if (!channel_) {
+    channel_ = find_way(engine_.fabric(), *qp_.spec().port, peer_.place);
+    is_wire_ = channel_ && channel_->is_wire();
+  }
   return channel_;
 }
 
@@ -318,6 +328,8 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
     segment.access_key = peer_.access_key;
     segment.connection = peer_.connection;
   }
+  if (is_wire_) [[unlikely]]
+    prepare_for_wire(message, chunk, segment);
   return segment;
 }
 
@@ -328,6 +340,8 @@ Requester::Step Requester::send_connected(Message& message) {
     note_lost();
     return Step::kStop;
   }
+  if (is_wire_) [[unlikely]]
+    return send_on_wire(message);
   const bool one_sided = is_write(message.work.opcode) || message.work.opcode == Opcode::kRead;
   if (one_sided && window_count_ == 0 && !in_message_ && try_direct(message)) {
     if (is_write(message.work.opcode)) charge(message.length);
@@ -345,7 +359,7 @@ Requester::Step Requester::send_pieces(Message& message) {
   const bool may_pull = reliable_;
   const bool whole = message.placed || awaits_response(message.work.opcode);
   if (message.scattered && !whole) [[unlikely]]
-    return send_scattered(message);
+    return send_scattered(message, message.length - sent_bytes_);
   const uint32_t chunk =
       whole ? message.length : std::min(message.length - sent_bytes_, channel_->payload_max(may_pull));
   wire::Piece pieces[kSgeMax];
@@ -356,7 +370,7 @@ Requester::Step Requester::send_pieces(Message& message) {
 Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::Piece* pieces, uint32_t count,
                                   bool may_pull) {
   Segment segment = make_segment(message, chunk);
-  if (reliable_ && qp_.responder().may_owe()) add_acknowledgement(segment);
+  if (reliable_ && !is_wire_ && qp_.responder().may_owe()) add_acknowledgement(segment);
   Segment answer;
   const uint32_t room = engine_.room_epoch();
   const SendResult result = channel_->send(segment, pieces, count, may_pull, &answer);
@@ -365,6 +379,8 @@ Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::
     engine_.wait_for_room(qp_, room);
     return Step::kStop;
   }
+  if (is_wire_) [[unlikely]]
+    return after_wire_send(result, message, segment, chunk);
   return after_send(result, message, segment, answer);
 }
 
@@ -434,8 +450,9 @@ Requester::Step Requester::after_message(Message& message) {
 
 void Requester::record(const Message& message, bool done) {
   Outstanding& entry = window_[(window_head_ + window_count_) & window_mask_];
-  entry = {message.index,         next_psn_, ring_psn_, message.packets, message.length, message.work.opcode,
-           message.work.signaled, done};
+  entry = {
+      message.index,       message.next_index,    next_psn_, ring_psn_, message.packets, message.length, 0,
+      message.work.opcode, message.work.signaled, done};
   window_count_++;
   if (awaits_response(entry.opcode)) reads_++;
 }

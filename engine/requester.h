@@ -17,7 +17,12 @@
 // the cursor names. When that changes, what is outstanding ends first; then sending goes on as a new
 // connection.
 //
-// Timers: RNR wait (exact), silence of the other end (coarse: a tick looks whether it lives).
+// Over an Ethernet wire (requester_wire.cpp) packets may be lost: what is outstanding stays in the window
+// when the cursor goes back, how far each entry got is known by packets, and no more is under way than a
+// window of bytes.
+//
+// Timers: RNR wait (exact), silence of the other end (coarse: a tick looks whether it lives; exact on an
+// Ethernet wire, where it means loss).
 
 #include <cstdint>
 #include <memory>
@@ -26,6 +31,7 @@
 #include "base/clock.h"
 #include "base/expected.h"
 #include "base/spinlock.h"
+#include "engine/flight.h"
 #include "engine/port.h"
 #include "engine/qp_types.h"
 #include "engine/rate_limit.h"
@@ -79,7 +85,8 @@ class Requester final : private KeyErrors {
 
  private:
   struct Outstanding {
-    uint32_t index, first_psn, base_psn, packets, bytes;
+    uint32_t index, next_index, first_psn, base_psn, packets, bytes;
+    uint32_t received;  ///< packets of it that the peer has, or whose responses are here; on a wire alone
     Opcode opcode;
     bool signaled, done;
   };
@@ -105,7 +112,7 @@ class Requester final : private KeyErrors {
   Step send_datagram(Message& message);
   Step send_connected(Message& message);
   Step send_pieces(Message& message);
-  Step send_scattered(Message& message);
+  Step send_scattered(Message& message, uint32_t most);
   const char* gather_datagram(const Message& message, Window& window, uint8_t* buffer) const;
   Step submit(Message& message, uint32_t chunk, const wire::Piece* pieces, uint32_t count, bool may_pull);
   void add_acknowledgement(wire::Segment& segment);
@@ -132,7 +139,9 @@ class Requester final : private KeyErrors {
   void take_atomic_response(const wire::Segment& segment);
   void take_nak(const wire::Segment& segment);
   void pop_done();
+  void note_begun();
   void rewind(uint32_t psn);
+  void step_over_oldest();
   void fail_oldest(Status status, const char* why, uint8_t detail = 0);
   bool refetch(const Outstanding& entry, Message& message);
   Outstanding* find_outstanding(uint32_t psn);
@@ -140,6 +149,28 @@ class Requester final : private KeyErrors {
   Elements memory_of(const Message& message) const;
   bool read_within_process(const Message& message);
   bool place_response(const Message& message, uint64_t offset, uint64_t length, wire::Payload& payload);
+
+  // An Ethernet wire, with the lock held.
+  Step send_on_wire(Message& message);
+  Step after_wire_send(wire::SendResult result, Message& message, const wire::Segment& segment,
+                       uint32_t chunk);
+  bool fits_window(const Message& message, uint32_t& chunk);
+  bool fits_again(const Message& message, uint32_t& chunk) const;
+  void prepare_for_wire(const Message& message, uint32_t chunk, wire::Segment& segment) const;
+  bool is_as_before(const Message& message) const;
+  Step pass_again(const Message& message);
+  uint32_t oldest_lacking() const;
+  void handle_packet(const wire::Segment& segment, wire::Payload& payload);
+  void received_until(uint32_t psn);
+  void take_wire_response(const wire::Segment& segment, wire::Payload& payload);
+  bool take_response_bytes(const Message& message, const wire::Segment& segment, wire::Payload& payload);
+  void take_wire_nak(const wire::Segment& segment);
+  void note_received(Outstanding& entry, uint32_t packets);
+  void end_oldest();
+  void go_back_to_oldest();
+  void infer_loss();
+  void expect_answer();
+  void on_silence();
 
   // DC initiators, with the lock held.
   bool meets_target(const Message& message, Step& step);
@@ -164,6 +195,7 @@ class Requester final : private KeyErrors {
   wire::Channel* channel();
   void watch(uint64_t deadline_ns);
   Outstanding& oldest() { return window_[window_head_ & window_mask_]; }
+  const Outstanding& oldest() const { return window_[window_head_ & window_mask_]; }
 
   Engine& engine_;
   QueuePair& qp_;
@@ -181,10 +213,13 @@ class Requester final : private KeyErrors {
   // Sent and not yet ended, oldest first.
   std::unique_ptr<Outstanding[]> window_;
   uint32_t window_mask_ = 0, window_head_ = 0, window_count_ = 0;
-  uint32_t reads_ = 0;  ///< reads and atomics among them
+  uint32_t reads_ = 0;   ///< reads and atomics among them
+  uint32_t behind_ = 0;  ///< newest ones that the cursor, gone back, stands before; on a wire alone
 
   Peer peer_;
   wire::Channel* channel_ = nullptr;
+  bool is_wire_ = false;  ///< of the channel
+  Flight flight_;
   std::vector<uint16_t> failed_streams_;
   bool in_message_ = false;  ///< some, not all segments of the message at the cursor are out
   Opcode begun_opcode_{};    ///< of that message, whose queue entry a program might change meanwhile

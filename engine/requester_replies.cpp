@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "engine/engine.h"
 #include "engine/message.h"
@@ -23,8 +24,6 @@ constexpr uint32_t kRnrTimer10us[32] = {65536, 1,    2,    3,    4,    6,     8,
                                         48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
                                         2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
-uint64_t ack_timeout_ns(uint8_t code) { return 4096ull << code; }
-
 }  // namespace
 
 void Requester::watch(uint64_t deadline_ns) {
@@ -38,6 +37,12 @@ void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payl
   std::lock_guard<SpinLock> hold(lock_);
   const QpState state = qp_.state();
   if ((state != QpState::kRts && state != QpState::kSqd) || !reliable_) return;
+  if (is_wire_) [[unlikely]] {
+    // Packets do not name the queue pair that they come from: their host has to be the peer's.
+    if (!from.is_wire() || segment.source_gid != peer_.place.gid) return;
+    handle_packet(segment, payload);
+    return go_on();
+  }
   if (&from != channel_ || segment.src_qpn != peer_.place.qpn) return;
   if (dynamic_ && (segment.transport != wire::Transport::kDc || segment.connection != peer_.connection))
     return;
@@ -211,19 +216,26 @@ void Requester::wait_for_ready(uint8_t code, uint32_t psn) {
                        "the responder had no receive request posted, and the RNR retries are used up");
   rnr_tries_++;
   rewind(psn);
+  flight_.silent_at_ns = 0;
   rnr_until_ns_ = engine_.clock().now_ns() + kRnrTimer10us[code] * 10'000ull;
   watch(rnr_until_ns_);
+}
+
+// Before the cursor goes back.
+void Requester::note_begun() {
+  const uint32_t begun = in_message_ ? index_ + 1 : index_;
+  if (static_cast<int32_t>(begun - sent_until_) > 0) sent_until_ = begun;
 }
 
 // Back to the packet `psn` of the oldest message: to its beginning, or into it when the responder has the
 // front part.
 void Requester::rewind(uint32_t psn) {
   if (window_count_ == 0) return;
+  if (is_wire_) return go_back_to_oldest();
   stalled_ = true;
   const Outstanding& entry = oldest();
   const int32_t packets = wire::psn_distance(psn, entry.first_psn);
-  const uint32_t begun = in_message_ ? index_ + 1 : index_;
-  if (static_cast<int32_t>(begun - sent_until_) > 0) sent_until_ = begun;
+  note_begun();
   index_ = entry.index;
   in_message_ =
       packets > 0 && packets < static_cast<int32_t>(entry.packets) && !awaits_response(entry.opcode);
@@ -241,22 +253,26 @@ void Requester::fail_oldest(Status status, const char* why, uint8_t detail) {
   engine_.explain(qp_.number(), static_cast<int>(status), entry.index, why);
   const bool goes_on = dynamic_ && survives(stream_of(entry.index));
   if (!goes_on) qp_.enter_error();
-  if (in_message_ && window_count_ == 1) {
-    // Its queue entry is still at the cursor: step over it, it ends here.
-    SendWork work;
-    const char* unused = nullptr;
-    uint32_t next = index_ + 1;
-    qp_.spec().send->fetch(index_, work, next, unused);
-    index_ = next;
-    in_message_ = false;
-  }
+  step_over_oldest();
   window_head_++;
   window_count_--;
   complete(entry.index, entry.opcode, true, status, 0, detail);
   goes_on ? go_on_after_failure() : flush();
 }
 
+// Its queue entry may still be at the cursor, and ends here.
+void Requester::step_over_oldest() {
+  const bool before = behind_ == window_count_;
+  const bool within = in_message_ && window_count_ - behind_ == 1;
+  if (!before && !within) return;
+  index_ = oldest().next_index;
+  in_message_ = false;
+  sent_bytes_ = 0;
+  if (before) behind_--;
+}
+
 void Requester::flush() {
+  window_count_ -= std::exchange(behind_, 0);  // they are found again from the cursor on
   while (window_count_ > 0) {
     const Outstanding entry = oldest();
     window_head_++;
@@ -274,7 +290,7 @@ void Requester::flush() {
   disconnect();
   in_message_ = false;
   sent_bytes_ = reads_ = 0;
-  rnr_until_ns_ = retry_at_ns_ = paced_until_ns_ = 0;
+  rnr_until_ns_ = retry_at_ns_ = paced_until_ns_ = flight_.silent_at_ns = 0;
   while (qp_.spec().send) {
     SendWork work;
     const char* why = nullptr;
@@ -301,10 +317,13 @@ void Requester::note_lost() {
 
 void Requester::give_up() {
   const std::string obstacle = channel_ ? "" : way_obstacle(engine_.fabric(), *qp_.spec().port, peer_.place);
-  const std::string why = obstacle.empty() ? "nobody answers: the peer process has gone, or its queue pair "
-                                             "is not there, not connected to this one "
-                                             "or expects another PSN"
-                                           : "the peer cannot be reached: " + obstacle;
+  const std::string silence =
+      is_wire_
+          ? "the peer host does not answer: packets are lost on the way, or its queue pair is not there, "
+            "not connected to this one or expects another PSN"
+          : "nobody answers: the peer process has gone, or its queue pair is not there, not connected to "
+            "this one or expects another PSN";
+  const std::string why = obstacle.empty() ? silence : "the peer cannot be reached: " + obstacle;
   retry_at_ns_ = 0;
   if (window_count_ > 0) return fail_oldest(Status::kRetryExceeded, why.c_str());
   Message message;
@@ -331,7 +350,9 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
     paced_until_ns_ = 0;
     run_locked();
   }
-  if (window_count_ > 0 && rnr_until_ns_ == 0 && retry_at_ns_ == 0) {
+  if (is_wire_) {
+    if (flight_.silent_at_ns != 0 && now_ns >= flight_.silent_at_ns) on_silence();
+  } else if (window_count_ > 0 && rnr_until_ns_ == 0 && retry_at_ns_ == 0) {
     const bool lives = channel_ && channel_->alive();
     if (lives)
       channel_->nudge();
@@ -347,6 +368,8 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
     next = rnr_until_ns_;
   else if (retry_at_ns_ != 0)
     next = retry_at_ns_;
+  else if (is_wire_)
+    next = flight_.silent_at_ns != 0 ? flight_.silent_at_ns : kNever;
   else if (window_count_ > 0)
     next = now_ns + kTickNs;
   if (paced_until_ns_ != 0) next = std::min(next, paced_until_ns_);

@@ -18,26 +18,27 @@ constexpr uint32_t kPacketMax = 4096;
 Elements Requester::memory_of(const Message& message) const {
   const SendWork& work = message.work;
   const uint32_t need = awaits_response(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
-  return {engine_.keys(), qp_.spec().domain, need, work.sges, work.sge_count, &key_errors_, work.inline_mask,
-          qp_.number()};
+  return {engine_.keys(), qp_.spec().domain, need,        work.sges, work.sge_count,
+          &key_errors_,   work.inline_mask,  qp_.number()};
 }
 
-Requester::Step Requester::send_scattered(Message& message) {
+Requester::Step Requester::send_scattered(Message& message, uint32_t most) {
   const uint32_t left = message.length - sent_bytes_;
+  const bool may_pull = reliable_ && !is_wire_;
   const Elements memory = memory_of(message);
   const auto fail = [&](const char* why) {
     return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection, why);
   };
   Window window;
-  if (const char* why = memory.window(sent_bytes_, std::min(left, channel_->payload_max(reliable_)), window))
+  if (const char* why = memory.window(sent_bytes_, std::min(most, channel_->payload_max(may_pull)), window))
     return fail(why);
   // All segments but the last end where a packet does.
   auto chunk = static_cast<uint32_t>(window.bytes);
   if (chunk < left) chunk -= chunk % kPacketMax;
-  const uint32_t staged = std::min({left, channel_->payload_max(false), kStageBytes});
+  const uint32_t staged = std::min({most, channel_->payload_max(false), kStageBytes});
   if (chunk >= staged) {
     window.cut(chunk);
-    return submit(message, chunk, window.pieces, window.count, reliable_);
+    return submit(message, chunk, window.pieces, window.count, may_pull);
   }
   std::byte buffer[kStageBytes];
   if (const char* why = memory.load(sent_bytes_, buffer, staged)) return fail(why);

@@ -58,11 +58,19 @@ void Responder::connect(uint32_t expected_psn) {
   due_syndrome_ = wire::kAckOk;
   message_ = Progress{};
   responses_.clear();
+  answered_count_ = unanswered_ = 0;
+}
+
+void Responder::aim(uint32_t peer_qpn) {
+  peer_qpn_ = peer_qpn;
+  if (!is_wire_) return;
+  is_wire_ = false;
+  reply_channel_ = nullptr;
 }
 
 void Responder::reset() {
   connect(0);
-  work_held_ = flushed_ = false;
+  work_held_ = flushed_ = is_wire_ = false;
   reply_channel_ = nullptr;
   peer_qpn_ = kNobody;
 }
@@ -82,6 +90,8 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
     reply.access_key = 0;
     reply.connection = connection_;
   }
+  if (is_wire_) [[unlikely]]
+    qp_.address(reply);
   return reply;
 }
 
@@ -93,6 +103,8 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
     answer_datagram(segment, payload);
     return false;
   }
+  if (segment.src_qpn == wire::kUnknownQpn) [[unlikely]]
+    return receives && on_packet(from, segment, payload);
   // A refusal that is still owed answers this one as well: it must be the first thing that the peer hears.
   if (!receives && ack_due_ && (due_syndrome_ & 0x60) != 0) return false;
   if (!receives || segment.src_qpn != peer_qpn_) return Engine::answer_nobody(from, segment, answer);
@@ -100,11 +112,7 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   const Verdict verdict = accept(segment, payload);
   if (!reliable_) return false;
   if (!answer) {
-    may_owe_.store(ack_due_ || !responses_.empty(), std::memory_order_relaxed);
-    if (ack_due_ || !responses_.empty())
-      engine_.owe_ack(*this, !responses_.empty() || (due_syndrome_ & 0x60) != 0 ? Engine::Owed::kAtOnce
-                             : segment.has(wire::kAckRequest)                   ? Engine::Owed::kSoon
-                                                                                : Engine::Owed::kLater);
+    owe(segment);
     return ack_due_;
   }
   if (verdict == Verdict::kDone && is_read_or_atomic(segment.operation)) {
@@ -127,7 +135,18 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   return true;
 }
 
+// There may be something to send at the end of the drain.
+void Responder::owe(const Segment& segment) {
+  may_owe_.store(ack_due_ || !responses_.empty(), std::memory_order_relaxed);
+  if (ack_due_ || !responses_.empty())
+    engine_.owe_ack(*this, !responses_.empty() || (due_syndrome_ & 0x60) != 0 ? Engine::Owed::kAtOnce
+                           : segment.has(wire::kAckRequest)                   ? Engine::Owed::kSoon
+                                                                              : Engine::Owed::kLater);
+}
+
 Responder::Verdict Responder::out_of_step(int32_t ahead, const Segment& segment) {
+  if (is_wire_) [[unlikely]]
+    return out_of_step_on_wire(ahead, segment);
   // After a refusal everything that followed it is dropped in silence until it comes again.
   if (nak_sent_ && ahead > 0) return Verdict::kDropped;
   ack_due_ = true;
@@ -150,7 +169,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
   const int32_t ahead = wire::psn_distance(segment.base_psn, expected_psn_);
   if (reliable_ && ahead != 0) return out_of_step(ahead, segment);
   due_psn_ = segment.psn;
-  if (!reliable_ && ahead != 0) message_ = Progress{};
+  if (!reliable_ && ahead != 0) drop_message();
   if (!reliable_) expected_psn_ = segment.psn;
   if (dynamic_ && segment.access_key != qp_.spec().access_key) {
     qp_.note_key_violation();
@@ -165,8 +184,11 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
       segment.operation == Operation::kReadRequest || !is_read_or_atomic(segment.operation)
           ? packets_of(bytes, qp_.attributes().path_mtu)
           : 1;
-  if (packets != segment.packets)
+  if (is_wire_) [[unlikely]] {
+    if (const char* why = wrong_shape(segment)) return refuse(wire::kNakInvalidRequest, why);
+  } else if (packets != segment.packets) {
     return refuse(wire::kNakInvalidRequest, "the two ends use different path MTUs");
+  }
 
   Verdict verdict = Verdict::kDone;
   if (is_read_or_atomic(segment.operation)) {
@@ -180,7 +202,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
       verdict = message_.is_write ? place_write(segment, payload) : place_send(segment, payload);
     if (verdict == Verdict::kDone && segment.has(wire::kLast)) verdict = finish(segment);
   }
-  if (verdict == Verdict::kDone || !reliable_) expected_psn_ = wire::psn_add(segment.psn, segment.packets);
+  if (verdict == Verdict::kDone || !reliable_) expected_psn_ = wire::psn_add(segment.psn, packets);
   if (verdict == Verdict::kDone && segment.has(wire::kLast)) {
     msn_ = wire::psn_add(msn_, 1);
     if (reliable_ && !is_read_or_atomic(segment.operation)) {
@@ -356,10 +378,16 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   complete(completion);
 }
 
+// What is left of an unreliable message is not taken. Its receive request waits for the next one.
+void Responder::drop_message() {
+  work_held_ |= message_.has_work;
+  message_ = Progress{};
+}
+
 Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
   if (!reliable_) {
     if (why) engine_.explain(qp_.number(), static_cast<int>(Status::kRemoteAccess), due_psn_, why);
-    message_ = Progress{};
+    drop_message();
     return Verdict::kDropped;
   }
   nak_sent_ = true;

@@ -7,7 +7,11 @@
 // placed, the last one completes. A segment that is not the expected one is dropped (duplicates are
 // acknowledged again). Answers leave in request order at the end of a drain: read and atomic responses from a
 // queue, then one cumulative acknowledgement or the refusal.
+//
+// From an Ethernet wire (responder_wire.cpp) segments are packets that anybody may have sent, and which may
+// have come before: reads that are asked for again are read again, atomics are answered as the first time.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -59,7 +63,7 @@ class Responder {
 
   // With the lock held:
   /// Whom the attributes name.
-  void aim(uint32_t peer_qpn) { peer_qpn_ = peer_qpn; }
+  void aim(uint32_t peer_qpn);
   void connect(uint32_t expected_psn);
   void reset();
   void flush();
@@ -70,6 +74,13 @@ class Responder {
     wire::Operation operation;
     uint32_t psn, packets, rkey, length, sent;
     uint64_t address, original;
+    uint32_t msn;
+    bool again = false;  ///< was answered before
+  };
+  /// What was answered to an atomic, for when it is asked for again.
+  struct Answered {
+    uint32_t psn;
+    uint64_t original;
   };
   struct Progress {
     bool active = false;
@@ -81,6 +92,18 @@ class Responder {
   enum class Verdict : uint8_t { kDone, kDropped, kRefused };
 
   Verdict out_of_step(int32_t ahead, const wire::Segment& segment);
+  void owe(const wire::Segment& segment);
+
+  // Packets of an Ethernet wire.
+  bool on_packet(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
+  bool find_way_back();
+  void take_packet(const wire::Segment& segment, wire::Payload& payload);
+  const char* wrong_shape(const wire::Segment& segment) const;
+  Verdict out_of_step_on_wire(int32_t ahead, const wire::Segment& segment);
+  void repeat_read(const wire::Segment& segment, int32_t ahead);
+  void repeat_atomic(const wire::Segment& segment);
+  void remember_atomic(uint32_t psn, uint64_t original);
+  void tell_of_congestion();
   bool answer_datagram(const wire::Segment& segment, wire::Payload& payload);
   Verdict accept(const wire::Segment& segment, wire::Payload& payload);
   Verdict begin(const wire::Segment& segment);
@@ -94,6 +117,7 @@ class Responder {
   Verdict refuse(uint8_t syndrome, const char* why);
   Verdict receive_error(Status status, const char* why, uint8_t syndrome);
   void break_off();
+  void drop_message();
   void abort_receive();
   Elements receive_memory() const;
   const char* place(const Elements& memory, uint64_t offset, const wire::Segment& segment,
@@ -126,6 +150,11 @@ class Responder {
   bool flushed_ = false;
   std::atomic<bool> may_owe_{false};
   wire::Channel* reply_channel_ = nullptr;
+  bool is_wire_ = false;                      ///< of the reply channel
+  uint32_t unanswered_ = 0;                   ///< packets taken since the last answer; on a wire alone
+  uint64_t congested_ns_ = 0;                 ///< when the peer was last told of congestion
+  std::array<Answered, kReadsMax> answered_;  ///< atomics, the newest ones
+  uint32_t answered_count_ = 0;               ///< ever
 
   std::unique_ptr<ReceiveWork> work_;  ///< taken and not yet completed
   bool work_held_ = false;             ///< kept for the message that comes again

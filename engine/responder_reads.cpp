@@ -35,8 +35,9 @@ Responder::Verdict Responder::read_request(const Segment& segment) {
                                      segment.total_length, piece, qp_.number()))
       return refuse(wire::kNakRemoteAccess, why);
   }
-  responses_.push_back({Operation::kReadResponse, segment.psn, segment.packets, segment.rkey,
-                        segment.total_length, 0, segment.remote_address, 0});
+  responses_.push_back({Operation::kReadResponse, segment.psn,
+                        packets_of(segment.total_length, qp_.attributes().path_mtu), segment.rkey,
+                        segment.total_length, 0, segment.remote_address, 0, wire::psn_add(msn_, 1)});
   return Verdict::kDone;
 }
 
@@ -72,7 +73,9 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
                         : fault_compare_swap(word, segment.compare, segment.swap_or_add, &original);
   if (!done) return refuse(wire::kNakRemoteAccess, "the memory of an atomic is not mapped");
   count_message(8);
-  responses_.push_back({Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, original});
+  responses_.push_back(
+      {Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, original, wire::psn_add(msn_, 1)});
+  if (is_wire_) remember_atomic(segment.psn, original);
   return Verdict::kDone;
 }
 
@@ -162,6 +165,7 @@ bool Responder::send_response(Response& response) {
     Segment segment = reply_to(wire::psn_add(response.psn, response.sent / mtu), wire::kAckOk);
     const bool last = response.sent + chunk == response.length;
     segment.operation = response.operation;
+    segment.msn = response.msn;
     segment.flags = (response.sent == 0 ? wire::kFirst : 0) | (last ? wire::kLast : 0);
     segment.packets = packets_of(chunk, mtu);
     segment.length = chunk;
@@ -171,6 +175,7 @@ bool Responder::send_response(Response& response) {
             : reply_channel_->send(segment, window.pieces, chunk > 0 ? window.count : 0, false, nullptr);
     if (result == SendResult::kBusy) return false;
     if (result == SendResult::kSourceFault) {
+      if (response.again) return true;
       const uint32_t psn = response.psn;  // `response` goes with the others
       refuse(wire::kNakRemoteAccess, why ? why : "the memory that was to be read is not mapped");
       ack_due_ = false;  // this refusal is about the read, not about what came last

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// The responder on an Ethernet wire (IBA 9.7.5, 9.8.2): packets that were lost on the way, come twice or
+// late, or that somebody else has sent.
+//
+//      2^22 PSNs      expected_psn      2^22 PSNs
+//   ----|-----------------|----------------|-----
+//       | was here before | some are       |
+//       |                 | missing        |        elsewhere: a ghost, which gets no answer
+//
+// Nothing that is not from the address of the queue pair's peer is looked at.
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "engine/message.h"
+#include "engine/queue_pair.h"
+
+namespace verbatim::engine {
+
+using wire::Operation;
+using wire::Segment;
+
+namespace {
+
+constexpr int32_t kNearPsns = 1 << 22;
+constexpr int32_t kStalePsns = 1024;  ///< so late may a packet of an unreliable connection be known as old
+constexpr uint32_t kPacketsUnanswered = 32;  ///< taken before an acknowledgement that nobody asked for
+constexpr uint64_t kCongestionNs = 50'000;   ///< between two notifications
+
+bool is_atomic(Operation operation) {
+  return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
+}
+
+}  // namespace
+
+// With the lock held, in a state that receives. The result says whether something is owed.
+bool Responder::on_packet(wire::Channel& from, const Segment& segment, wire::Payload& payload) {
+  if (!from.is_wire() || dynamic_ || peer_qpn_ == kNobody) return false;
+  if (segment.source_gid != qp_.attributes().path.dgid || !find_way_back()) return false;
+  take_packet(segment, payload);
+  if (segment.has(wire::kCongested)) tell_of_congestion();
+  if (reliable_) owe(segment);
+  return ack_due_;
+}
+
+bool Responder::find_way_back() {
+  if (is_wire_) return true;
+  const AddressAttributes& path = qp_.attributes().path;
+  wire::Channel* way = find_way(engine_.fabric(), *qp_.spec().port, {path.dgid, path.dlid, peer_qpn_});
+  if (!way || !way->is_wire()) return false;
+  reply_channel_ = way;
+  is_wire_ = true;
+  return true;
+}
+
+void Responder::take_packet(const Segment& segment, wire::Payload& payload) {
+  const int32_t ahead = wire::psn_distance(segment.psn, expected_psn_);
+  if (!reliable_) {
+    if (ahead >= 0 || ahead < -kStalePsns) accept(segment, payload);
+    return;
+  }
+  // The packet that a refusal asks for is here before that has left.
+  if (ahead == 0 && ack_due_) due_syndrome_ = wire::kAckOk;
+  if (accept(segment, payload) != Verdict::kDone || segment.has(wire::kLast)) return;
+  if (segment.has(wire::kAckRequest) || ++unanswered_ >= kPacketsUnanswered) {
+    ack_due_ = true;
+    due_syndrome_ = wire::kAckOk;
+  }
+  if (ack_due_) unanswered_ = 0;
+}
+
+// What is wrong with a packet at its place in the message; nullptr: nothing.
+const char* Responder::wrong_shape(const Segment& segment) const {
+  if (segment.operation == Operation::kReadRequest || is_atomic(segment.operation))
+    return message_.active                                 ? "a read or atomic comes inside a message"
+           : segment.total_length > wire::kMessageBytesMax ? "a read is longer than a message may be"
+                                                           : nullptr;
+  const uint32_t mtu = qp_.attributes().path_mtu;
+  const bool first = segment.has(wire::kFirst), last = segment.has(wire::kLast);
+  if (segment.length > mtu) return "a packet is longer than the path MTU";
+  if (!last && segment.length != mtu)
+    return "a packet that is not its message's last is shorter than the path MTU";
+  if (last && !first && segment.length == 0) return "the last of several packets is empty";
+  if (!first && message_.active && message_.is_write != (segment.operation == Operation::kWrite))
+    return "a message goes on as another operation than it began";
+  return nullptr;
+}
+
+Responder::Verdict Responder::out_of_step_on_wire(int32_t ahead, const Segment& segment) {
+  if (ahead >= kNearPsns || ahead < -kNearPsns) return Verdict::kDropped;
+  if (ahead > 0) {
+    if (nak_sent_) return Verdict::kDropped;  // it is said once what is missing
+    nak_sent_ = ack_due_ = true;
+    due_syndrome_ = wire::kNakSequence;
+    due_psn_ = expected_psn_;
+  } else if (segment.operation == Operation::kReadRequest) {
+    repeat_read(segment, ahead);
+  } else if (is_atomic(segment.operation)) {
+    repeat_atomic(segment);
+  } else if (!ack_due_) {
+    ack_due_ = true;
+    due_syndrome_ = wire::kAckOk;
+  }
+  return Verdict::kDropped;
+}
+
+// A read is carried out again, from where the requester lacks it. What cannot be read any more, or may not,
+// gets no answer: the request may have been on its way for long, and nobody waits for it.
+void Responder::repeat_read(const Segment& segment, int32_t ahead) {
+  const uint32_t packets = packets_of(segment.total_length, qp_.attributes().path_mtu);
+  if (packets > static_cast<uint32_t>(-ahead) || responses_.size() >= kReadsMax) return;
+  for (const Response& response : responses_) {
+    const uint32_t sent = response.sent / qp_.attributes().path_mtu;
+    const int32_t into = wire::psn_distance(segment.psn, response.psn);
+    // Still to be sent: that answers this one as well.
+    if (into >= static_cast<int32_t>(sent) && into < static_cast<int32_t>(response.packets)) return;
+  }
+  if (!(qp_.attributes().access & kRemoteRead)) return;
+  wire::Piece piece;
+  if (segment.total_length > 0 &&
+      engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteRead, segment.remote_address,
+                               segment.total_length, piece, qp_.number()))
+    return;
+  responses_.push_back({Operation::kReadResponse, segment.psn, packets, segment.rkey, segment.total_length, 0,
+                        segment.remote_address, 0, msn_, true});
+}
+
+void Responder::repeat_atomic(const Segment& segment) {
+  for (const Response& response : responses_)
+    if (response.psn == segment.psn) return;
+  for (uint32_t i = 0; i < std::min<uint32_t>(answered_count_, kReadsMax); i++)
+    if (answered_[i].psn == segment.psn && responses_.size() < kReadsMax)
+      return responses_.push_back(
+          {Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, answered_[i].original, msn_, true});
+}
+
+void Responder::remember_atomic(uint32_t psn, uint64_t original) {
+  answered_[answered_count_++ % kReadsMax] = {psn, original};
+}
+
+void Responder::tell_of_congestion() {
+  const uint64_t now_ns = engine_.clock().now_ns();
+  if (now_ns < congested_ns_ + kCongestionNs) return;
+  congested_ns_ = now_ns;
+  Segment notice = reply_to(0, wire::kAckOk);
+  notice.operation = Operation::kCongestion;
+  reply_channel_->send(notice, nullptr, 0, false, nullptr);
+}
+
+}  // namespace verbatim::engine
