@@ -127,6 +127,7 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
         attachments_.erase(attachments_.begin() + static_cast<std::ptrdiff_t>(i));
       }
   }
+  forget_flows(qp);
   entry_of(number)->store(nullptr, std::memory_order_release);
   AccessGuard::wait();
   fabric_.wait_for_peers();
@@ -380,6 +381,8 @@ void Engine::leave() {
 
 bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                         wire::Segment* answer) {
+  if (segment.has(wire::kFrame)) [[unlikely]]
+    return deliver_frame(segment, payload);
   if (segment.dest_qpn == kMulticastQpn) return deliver_multicast(from, segment, payload);
   QueuePair* qp = find(segment.dest_qpn);
   if (qp && is_reply(segment.operation)) {

@@ -26,6 +26,7 @@
 #include "engine/port.h"
 #include "engine/published.h"
 #include "engine/qp_types.h"
+#include "engine/steering.h"
 #include "engine/work.h"
 #include "wire/link/channel.h"
 
@@ -54,6 +55,7 @@ struct QueuePairSpec {
   const Port* port = &kEthernetPort;  ///< outlives the queue pair
   uint64_t access_key = 0;            ///< of a DC target
   uint32_t errored_streams_max = 1;   ///< of a DC initiator: with so many failed streams it fails as a whole
+  bool deaf_to_itself = false;        ///< multicast that it sends does not come back to it
 };
 
 class Engine final : public wire::Receiver {
@@ -77,6 +79,11 @@ class Engine final : public wire::Receiver {
 
   Outcome attach_multicast(QueuePair* qp, const Gid& group);
   Outcome detach_multicast(QueuePair* qp, const Gid& group);
+
+  /// Steers frames to a raw packet queue pair; the rule's number. Rules go with their queue pair.
+  Expected<uint32_t> add_flow(QueuePair* qp, const FlowRule& rule);
+  /// EINVAL: there is no such rule.
+  Outcome remove_flow(uint32_t number);
 
   /// Drains arrivals and runs queue pairs that waited for room. Returns work done; cheap when there is none.
   uint32_t progress();
@@ -157,6 +164,8 @@ class Engine final : public wire::Receiver {
   uint64_t run_timers(uint64_t now_ns);
   void forget(QueuePair& qp);
   bool deliver_multicast(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
+  bool deliver_frame(const wire::Segment& segment, wire::Payload& payload);
+  void forget_flows(const QueuePair* qp);
 
   wire::Fabric& fabric_;
   Host& host_;
@@ -196,6 +205,7 @@ class Engine final : public wire::Receiver {
   bool explain_aloud_ = false;
   std::mutex groups_lock_;
   std::vector<Attachment> attachments_;
+  Steering steering_;
   std::atomic<uint32_t> program_polls_{0}, vain_polls_{0}, receives_{0};
 };
 

@@ -38,7 +38,9 @@ bool Engine::deliver_multicast(wire::Channel& from, const wire::Segment& segment
     for (const Attachment& entry : attachments_)
       if (entry.group == segment.dest_gid) listeners.push_back(entry.qp);
   }
-  for (QueuePair* qp : listeners) qp->responder().on_request(from, segment, payload, nullptr);
+  for (QueuePair* qp : listeners)
+    if (!qp->spec().deaf_to_itself || segment.src_qpn != qp->number())
+      qp->responder().on_request(from, segment, payload, nullptr);
   return false;
 }
 

@@ -12,6 +12,7 @@ enum class QpType : uint8_t {
   kRc = 2,
   kUc = 3,
   kUd = 4,
+  kRaw = 8,   ///< whole Ethernet frames
   kDci = 64,  ///< DC initiator: connects to the target that each work request names; sends only
   kDct = 65,  ///< DC target: answers any number of initiators; receives only
 };

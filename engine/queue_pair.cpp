@@ -41,6 +41,7 @@ wire::Transport QueuePair::transport() const {
     case QpType::kUc:
       return wire::Transport::kUc;
     case QpType::kUd:
+    case QpType::kRaw:
       return wire::Transport::kUd;
     case QpType::kDci:
     case QpType::kDct:

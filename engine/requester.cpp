@@ -174,6 +174,7 @@ Requester::Step Requester::advance() {
                       "the work queue entry was changed while its message was under way");
   if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_ && behind_ == 0)
     return Step::kStop;
+  if (qp_.type() == QpType::kRaw) return send_frame(message);
   return qp_.type() == QpType::kUd ? send_datagram(message) : send_connected(message);
 }
 
@@ -224,7 +225,8 @@ Status Requester::check(Message& message, const char*& why) {
   const SendWork& work = message.work;
   const QpType type = qp_.type();
   const bool send = !awaits_response(work.opcode) && !is_write(work.opcode);
-  if ((type == QpType::kUd && !send) || (type == QpType::kUc && awaits_response(work.opcode)) ||
+  if ((type == QpType::kUd && !send) || (type == QpType::kRaw && work.opcode != Opcode::kSend) ||
+      (type == QpType::kUc && awaits_response(work.opcode)) ||
       (!reliable_ && work.opcode == Opcode::kSendInvalidate)) {
     why = "the operation is not offered by this service type";
     return Status::kLocalQpOperation;
@@ -247,7 +249,9 @@ Status Requester::check(Message& message, const char*& why) {
     message.count++;
   }
   const uint64_t length = work.length();
-  const uint64_t most = type == QpType::kUd ? kDatagramBytesMax : wire::kMessageBytesMax;
+  const uint64_t most = type == QpType::kUd    ? kDatagramBytesMax
+                        : type == QpType::kRaw ? kFrameBytesMax
+                                               : wire::kMessageBytesMax;
   if (length > most || (is_atomic(work.opcode) && length != 8)) {
     why = is_atomic(work.opcode) ? "an atomic needs exactly 8 bytes of local memory"
                                  : "the message is longer than the service allows";

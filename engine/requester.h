@@ -110,6 +110,8 @@ class Requester final : private KeyErrors {
   bool paced();
   void charge(uint64_t bytes);
   Step send_datagram(Message& message);
+  Step send_frame(Message& message);
+  const char* stage_frame(const Message& message, Window& window, uint8_t* buffer) const;
   Step send_connected(Message& message);
   Step send_pieces(Message& message);
   Step send_scattered(Message& message, uint32_t most);

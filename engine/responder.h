@@ -51,6 +51,8 @@ class Responder {
   /// Sends owed responses and acknowledgements; false when the channel had no room. `listed`: the engine has
   /// just taken this responder off its list of owers. Takes the lock.
   bool send_owed(bool listed = false);
+  /// An Ethernet frame that a rule steers here. Takes the lock.
+  void take_frame(const uint8_t* frame, uint32_t bytes, const FrameFacts& facts);
   /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
   void flush_posted();
 

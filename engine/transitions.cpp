@@ -24,6 +24,7 @@ constexpr uint32_t kRtsRc = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | 
 constexpr uint32_t kRunUc = kQpCurState | kQpAccessFlags | kQpPathMigState;
 constexpr uint32_t kRunRc = kRunUc | kQpMinRnrTimer;
 constexpr uint32_t kRunUd = kQpCurState | kQpQkey;
+// A raw packet queue pair has neither keys nor numbers.
 // A DC initiator learns of its peers from its work requests; a DC target is ready from RTR on and goes
 // nowhere from there.
 constexpr uint32_t kInitDci = kQpPkeyIndex | kQpPort;
@@ -36,24 +37,29 @@ constexpr Rule kRules[] = {
     {kReset, kInit, kRc, kInitConnected, 0},
     {kReset, kInit, kUc, kInitConnected, 0},
     {kReset, kInit, kUd, kInitDatagram, 0},
+    {kReset, kInit, kRaw, kQpPort, 0},
     {kReset, kInit, kDci, kInitDci, 0},
     {kReset, kInit, kDct, kInitConnected, 0},
     {kInit, kInit, kRc, 0, kInitConnected},
     {kInit, kInit, kUc, 0, kInitConnected},
     {kInit, kInit, kUd, 0, kInitDatagram},
+    {kInit, kInit, kRaw, 0, kQpPort},
     {kInit, kInit, kDci, 0, kInitDci},
     {kInit, kRtr, kRc, kRtrUc | kQpMaxDestRdAtomic | kQpMinRnrTimer, kRtrOptional},
     {kInit, kRtr, kUc, kRtrUc, kRtrOptional},
     {kInit, kRtr, kUd, 0, kQpPkeyIndex | kQpQkey},
+    {kInit, kRtr, kRaw, 0, 0},
     {kInit, kRtr, kDci, kQpPathMtu, kQpAv | kQpPkeyIndex},
     {kInit, kRtr, kDct, kRtrDct, 0},
     {kRtr, kRts, kRc, kRtsRc, kRunRc},
     {kRtr, kRts, kUc, kQpSqPsn, kRunUc},
     {kRtr, kRts, kUd, kQpSqPsn, kRunUd},
+    {kRtr, kRts, kRaw, 0, kQpCurState},
     {kRtr, kRts, kDci, kRtsRc, kQpMinRnrTimer},
     {kRts, kRts, kRc, 0, kRunRc},
     {kRts, kRts, kUc, 0, kRunUc},
     {kRts, kRts, kUd, 0, kRunUd},
+    {kRts, kRts, kRaw, 0, kQpCurState},
     {kRts, kRts, kDci, 0, kQpMinRnrTimer},
     {kRts, kSqd, kRc, 0, kQpEnSqdAsyncNotify},
     {kRts, kSqd, kUc, 0, kQpEnSqdAsyncNotify},

@@ -65,6 +65,7 @@ struct SendWork {
   uint64_t swap_or_add = 0;  ///< host order
   uint64_t compare = 0;      ///< host order
   Destination destination;   ///< datagrams and DC initiators only
+  uint8_t checksums = 0;     ///< of frames: which to compute (frame_checksums.h)
 
   uint32_t sge_count = 0;
   Sge sges[kSgeMax];
@@ -102,6 +103,14 @@ struct ReceiveWork {
   }
 };
 
+/// What the device has seen of a received frame.
+struct FrameFacts {
+  uint8_t network = 0;    ///< 4, 6: IP version; 0: something else
+  uint8_t transport = 0;  ///< IP protocol number of TCP or UDP; 0: something else
+  uint8_t right_checksums = 0;
+  uint32_t tag = 0;  ///< of the rule that it came by
+};
+
 /// How a received message ended.
 struct ReceiveCompletion {
   uint32_t index = 0;
@@ -116,6 +125,7 @@ struct ReceiveCompletion {
   uint16_t source_lid = 0;  ///< 0: it came through an Ethernet port
   uint8_t service_level = 0;
   uint8_t vendor_detail = 0;
+  const FrameFacts* frame = nullptr;  ///< of frames; valid during the call
 };
 
 /// The send queue of one queue pair, as the device model keeps it. Called with the requester's lock held.

@@ -42,6 +42,7 @@ inline int step_to_init(ibv_qp* qp, const Connection& to) {
   attr.port_num = 1;
   attr.qkey = to.qkey;
   attr.qp_access_flags = to.access;
+  if (qp->qp_type == IBV_QPT_RAW_PACKET) return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
   const int last = qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | last);
 }
@@ -56,7 +57,8 @@ inline int step_to_rtr(ibv_qp* qp, const Connection& to) {
   attr.min_rnr_timer = to.rnr_timer;
   attr.ah_attr = address_of(to.gid, to.lid);
   int mask = IBV_QP_STATE;
-  if (qp->qp_type != IBV_QPT_UD) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  const bool connects = qp->qp_type != IBV_QPT_UD && qp->qp_type != IBV_QPT_RAW_PACKET;
+  if (connects) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (qp->qp_type == IBV_QPT_RC) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   return ibv_modify_qp(qp, &attr, mask);
 }
@@ -69,7 +71,8 @@ inline int step_to_rts(ibv_qp* qp, const Connection& to) {
   attr.retry_cnt = to.retries;
   attr.rnr_retry = to.rnr_retries;
   attr.max_rd_atomic = to.reads;
-  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  int mask = IBV_QP_STATE;
+  if (qp->qp_type != IBV_QPT_RAW_PACKET) mask |= IBV_QP_SQ_PSN;
   if (qp->qp_type == IBV_QPT_RC)
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   return ibv_modify_qp(qp, &attr, mask);

@@ -70,6 +70,8 @@ std::string type_name(uint8_t type) {
       return "UC";
     case engine::QpType::kUd:
       return "UD";
+    case engine::QpType::kRaw:
+      return "RAW";
     case engine::QpType::kDci:
       return "DCI";
     case engine::QpType::kDct:

@@ -194,6 +194,7 @@ void CompletionRing::write_receive(const Received& received, uint64_t time) {
   if (!cqe) return;
   cqe->slid = received.slid;
   cqe->flags_rqpn = received.flags_rqpn;
+  cqe->frame = received.frame;
   cqe->user_index = received.user_index;
   cqe->immediate = Be32::from_raw(received.immediate_raw);
   cqe->byte_count = received.bytes;

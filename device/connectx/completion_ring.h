@@ -29,6 +29,7 @@ class CompletionRing final : public engine::Held {
     bool solicited;
     uint32_t flags_rqpn, user_index, immediate_raw, bytes, qpn;
     uint16_t counter, slid;
+    uint32_t frame = 0;  ///< Cqe::frame
   };
   void push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter, uint32_t bytes);
   void push_receive(const Received& received);
@@ -72,7 +73,7 @@ class CompletionRing final : public engine::Held {
       return count > 0 && count < kSessionMax && next.flags_rqpn == first.flags_rqpn &&
              next.slid == first.slid && next.user_index == first.user_index &&
              next.immediate_raw == first.immediate_raw && next.qpn == first.qpn &&
-             next.counter == static_cast<uint16_t>(first.counter + count);
+             next.frame == first.frame && next.counter == static_cast<uint16_t>(first.counter + count);
     }
   };
   std::byte* entry(uint32_t index) const;

@@ -58,6 +58,7 @@ void CompletionRing::write_session() {
   }
   Cqe title{};
   title.flags_rqpn = told.first.flags_rqpn;
+  title.frame = told.first.frame;
   title.user_index = told.first.user_index;
   title.immediate = Be32::from_raw(told.first.immediate_raw);
   title.byte_count = told.count;

@@ -43,7 +43,10 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
   limits_.lag_ports = identity.lag_ports;
   port_.lid = identity.lid;
   port_.gid = identity.gid;
-  if (port_.is_infiniband()) limits_.max_pkeys = engine::kSubnetPkeys;
+  if (port_.is_infiniband())
+    limits_.max_pkeys = engine::kSubnetPkeys;
+  else
+    limits_.max_frame_bytes = engine::kFrameBytesMax;
   install_fault_guard();
   refresh_fault_guard();
 }
@@ -210,7 +213,9 @@ Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
 
 Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& sink) {
   refresh_fault_guard();
-  const bool target = spec.type == hw::QpType::kDct;
+  const bool target = spec.type == hw::QpType::kDct, raw = spec.type == hw::QpType::kRaw;
+  if (raw && port_.is_infiniband())
+    return Error{EOPNOTSUPP, "an InfiniBand port has no Ethernet frames for raw packet queue pairs"};
   if (!spec.pd || !spec.send_cq || !spec.receive_cq || (!spec.doorbell && !target))
     return Error{EINVAL, "a queue pair needs a domain, two completion queues and a doorbell record"};
   if (target && (!spec.srq || spec.send.entries || spec.receive.entries))
@@ -239,6 +244,7 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   wanted.access_key = spec.access_key;
   wanted.port = &port_;
   wanted.errored_streams_max = spec.errored_streams_max;
+  wanted.deaf_to_itself = spec.deaf_to_itself;
   Expected<engine::QueuePair*> made = engine_.create_queue_pair(wanted);
   if (!made) return made.error();
   qp->queue_pair = *made;
@@ -257,7 +263,8 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   count(4, 1);
   const std::scoped_lock hold(numbers_.lock, lock_);
   qps_.add(qp.get());
-  (target ? numbers_.dcts : numbers_.qps).emplace(qp->number, qp.get());
+  // To commands a raw packet queue pair would be several other objects.
+  if (!raw) (target ? numbers_.dcts : numbers_.qps).emplace(qp->number, qp.get());
   return qp.release();
 }
 
@@ -303,7 +310,8 @@ hw::QpExtras ConnectxHca::qp_extras(hw::Qp* face) {
 
 Outcome ConnectxHca::check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const {
   const hw::QpState state = qp.queue_pair->state();
-  if (state != hw::QpState::kRts && (state != hw::QpState::kInit || mask != kLeaves))
+  const bool raw_port = qp.spec.type == hw::QpType::kRaw && mask == kLagPort;  // which is not of its state
+  if (!raw_port && state != hw::QpState::kRts && (state != hw::QpState::kInit || mask != kLeaves))
     return Error{EOPNOTSUPP, "ports are changed in RTS only, leaves of scheduling trees in INIT and RTS"};
   if ((mask & kLagPort) != 0 && qp.lag_port == 0)
     return Error{EOPNOTSUPP, "the device's ports form no LAG, or the queue pair sends nothing"};
@@ -352,6 +360,10 @@ Outcome ConnectxHca::attach_multicast(hw::Qp* face, const Gid& group) {
 
 Outcome ConnectxHca::detach_multicast(hw::Qp* face, const Gid& group) {
   return engine_.detach_multicast(static_cast<QpObject*>(face)->queue_pair, group);
+}
+
+Expected<uint32_t> ConnectxHca::create_flow(hw::Qp* face, const hw::FlowRule& rule) {
+  return engine_.add_flow(static_cast<QpObject*>(face)->queue_pair, rule);
 }
 
 void ConnectxHca::ring_send(hw::Qp* face) { static_cast<QpObject*>(face)->queue_pair->ring(); }

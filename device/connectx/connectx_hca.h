@@ -97,6 +97,8 @@ class ConnectxHca final : public hw::Hca {
 
   Outcome attach_multicast(hw::Qp*, const Gid&) override;
   Outcome detach_multicast(hw::Qp*, const Gid&) override;
+  Expected<uint32_t> create_flow(hw::Qp*, const hw::FlowRule&) override;
+  Outcome destroy_flow(uint32_t number) override { return engine_.remove_flow(number); }
 
   void ring_send(hw::Qp*) override;
   std::atomic<uint32_t>& program_polls() override { return engine_.program_poll_count(); }

@@ -109,6 +109,19 @@ struct DatagramSegment {
   Be32 gid_flow;  ///< bit 30: GRH present (on InfiniBand); 27..20: index of its source GID; flow label 19..0
   uint8_t rgid[16];
 };
+/// What follows the control segment of a frame: how it is to be changed, and its first bytes. It is as long
+/// as those need, at least one unit.
+struct EthernetSegment {
+  Be32 reserved;
+  uint8_t checksums;  ///< kFrameNetworkChecksum, kFrameTransportChecksum
+  uint8_t reserved1;
+  Be16 segment_bytes;  ///< of a large send that is cut into frames
+  Be32 reserved2;
+  Be16 inline_bytes;
+  uint8_t inline_start[2];  ///< where the inline bytes begin; they go on behind the segment
+};
+inline constexpr uint8_t kFrameNetworkChecksum = 1 << 6, kFrameTransportChecksum = 1 << 7;
+static_assert(sizeof(EthernetSegment) == 16 && offsetof(EthernetSegment, inline_start) == 14);
 inline constexpr uint32_t kGrhPresent = 1u << 30;
 inline constexpr uint32_t kSourceGidShift = 20, kFlowLabelMask = 0xfffff;
 /// What follows the control segment of a memory key update: which members of the key's context change.
@@ -252,17 +265,22 @@ struct Cqe {
   Be16 slid;
   Be32 flags_rqpn;  ///< GRH kind 29..28, service level or, on RoCE, kind of network header 27..24, source
                     ///< QPN 23..0
-  uint8_t reserved1[4];
+  Be32 frame;       ///< of a received frame: kFrame*
   Be32 user_index;
   Be32 immediate;
   uint8_t reserved2[4];
   Be32 byte_count;
   Be64 timestamp;
-  Be32 opcode_qpn;  ///< opcode of the work queue entry 31..24, QPN 23..0
+  Be32 opcode_qpn;  ///< opcode of the work queue entry 31..24, QPN 23..0; of a received frame its tag
   Be16 wqe_counter;
   uint8_t signature;
   uint8_t opcode_owner;  ///< opcode 7..4, solicited 1, owner 0; written last
 };
+/// What a completion tells of a frame: which checksums are right, kinds of headers.
+inline constexpr uint32_t kFrameNetworkRight = 1u << 25, kFrameTransportRight = 1u << 26;
+inline constexpr uint32_t kFrameTransportShift = 20, kFrameNetworkShift = 18;
+inline constexpr uint32_t kFrameIpv6 = 1, kFrameIpv4 = 2;  ///< network headers
+inline constexpr uint32_t kFrameTcp = 1, kFrameUdp = 2;    ///< transport headers
 /// A session of compressed completions: a title, which is the first of them but for its byte_count, their
 /// number; then short entries, eight in the place of an entry, in the places after the title that are 1, 8,
 /// 16, ... further. Places in between are left as they were. The counters of a session go up by one.

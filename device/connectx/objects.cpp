@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "device/connectx/bsf.h"
+#include "engine/frame_checksums.h"
 
 namespace verbatim::connectx {
 
@@ -29,6 +30,17 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
       return kCqeSend;
   }
   return kCqeSend;
+}
+
+/// Cqe::frame
+uint32_t frame_word(const engine::FrameFacts& facts) {
+  uint32_t word = 0;
+  if ((facts.right_checksums & engine::kNetworkChecksum) != 0) word |= kFrameNetworkRight;
+  if ((facts.right_checksums & engine::kTransportChecksum) != 0) word |= kFrameTransportRight;
+  if (facts.network != 0) word |= (facts.network == 4 ? kFrameIpv4 : kFrameIpv6) << kFrameNetworkShift;
+  if (facts.transport != 0)
+    word |= (facts.transport == engine::kProtocolTcp ? kFrameTcp : kFrameUdp) << kFrameTransportShift;
+  return word;
 }
 
 }  // namespace
@@ -79,6 +91,10 @@ void QpObject::complete(const engine::ReceiveCompletion& done) {
   cqe.bytes = done.bytes;
   cqe.qpn = number;
   cqe.counter = static_cast<uint16_t>(done.index);
+  if (done.frame) {
+    cqe.frame = frame_word(*done.frame);
+    cqe.qpn = done.frame->tag;
+  }
   receive_cq->ring.push_receive(cqe);
 }
 

@@ -133,6 +133,46 @@ TEST_F(Queues, WhatStaysAtADcInitiatorNamesNoTarget) {
   EXPECT_EQ(initiator.fetch(0, work, next, reason), Fetch::kBad) << "without its target's address";
 }
 
+TEST_F(Queues, FramesBeginInTheirEthernetSegment) {
+  SendRing frames{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRaw, completions, 7};
+  frames.set_qpn(kQpn);
+  doorbell[1] = Be32(4).raw();
+  const auto fetched = [&](uint32_t index, uint16_t in_line, uint32_t units) {
+    EthernetSegment segment{};
+    segment.checksums = kFrameNetworkChecksum | kFrameTransportChecksum;
+    segment.inline_bytes = in_line;
+    put(index * 64 + 16, segment);
+    control(index, kOpSend, units);
+    work = {};
+    return frames.fetch(index, work, next, reason);
+  };
+  put(48, DataSegment{46u, 0x500u, 0x1000u});
+  ASSERT_EQ(fetched(0, 18, 4), Fetch::kWork) << reason;
+  EXPECT_EQ(work.checksums, 3);
+  ASSERT_EQ(work.sge_count, 2u);
+  EXPECT_EQ(work.inline_mask, 1u);
+  EXPECT_EQ(work.sges[0].address, reinterpret_cast<uint64_t>(send_bytes.data()) + 30);
+  EXPECT_EQ(work.sges[0].length, 18u);
+  EXPECT_EQ(work.sges[1].lkey, 0x500u);
+  put(32, DataSegment{46u, 0x501u, 0x1000u});
+  ASSERT_EQ(fetched(0, 2, 3), Fetch::kWork) << "none but what has room in the segment";
+  EXPECT_EQ(work.sges[1].lkey, 0x501u);
+  // Around the end of the queue.
+  ASSERT_EQ(fetched(3, 40, 5), Fetch::kBad) << "longer than what was rung";
+  doorbell[1] = Be32(5).raw();
+  ASSERT_EQ(fetched(3, 40, 5), Fetch::kWork) << reason;
+  ASSERT_EQ(work.sge_count, 2u);
+  EXPECT_EQ(work.sges[0].length + work.sges[1].length, 40u);
+  EXPECT_EQ(work.sges[1].address, reinterpret_cast<uint64_t>(send_bytes.data()));
+  doorbell[1] = Be32(4).raw();
+  EXPECT_EQ(fetched(0, 19, 2), Fetch::kBad);
+  EXPECT_EQ(fetched(0, 0xffff, 4), Fetch::kBad);
+  control(0, kOpSend, 1);
+  EXPECT_EQ(frames.fetch(0, work, next, reason), Fetch::kBad) << "no segment";
+  control(0, kOpUmr, 2);
+  EXPECT_EQ(frames.fetch(0, work, next, reason), Fetch::kBad);
+}
+
 TEST(CompressedCompletions, OfARunAreATitleAndShortEntries) {
   CompressedRing cq;
   engine::Gathering::begin();
@@ -254,13 +294,18 @@ TEST_F(Queues, RefusesMalformedEntries) {
 
 TEST_F(Queues, GarbageNeverLeavesTheQueue) {
   std::mt19937_64 random(1);
+  SendRing frames{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRaw, completions, 7};
+  frames.set_qpn(kQpn);
   const auto first = reinterpret_cast<uint64_t>(send_bytes.data());
   for (int i = 0; i < 200000; i++) {
     for (auto& byte : send_bytes) byte = static_cast<std::byte>(random());
     const auto index = static_cast<uint32_t>(random() & 0xffff);
     control(index % kEntries, static_cast<uint8_t>(random() % 0x26), random() & 0x3f);
-    send.reset();
-    if (fetch(index, index + 1 + random() % kEntries) != Fetch::kWork) continue;
+    SendRing& ring = i % 2 ? frames : send;
+    ring.reset();
+    doorbell[1] = Be32(index + 1 + random() % kEntries).raw();
+    work = {};
+    if (ring.fetch(index, work, next, reason) != Fetch::kWork) continue;
     ASSERT_LE(work.sge_count, engine::kSgeMax);
     for (uint32_t s = 0; s < work.sge_count; s++) {
       if (!(work.inline_mask >> s & 1)) continue;

@@ -7,6 +7,7 @@
 #include "device/connectx/bsf.h"
 #include "device/connectx/completion_ring.h"
 #include "device/connectx/queue_access.h"
+#include "engine/frame_checksums.h"
 
 namespace verbatim::connectx {
 
@@ -128,6 +129,11 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     if (const char* why = decode_address(index, units - unit, work, size)) return why;
     unit += size;
   }
+  if (type_ == hw::QpType::kRaw && opcode == kOpSend) {
+    uint32_t size = 0;
+    if (const char* why = decode_frame(index, units - unit, work, size)) return why;
+    unit += size;
+  }
   work.immediate = control.immediate.raw();
   bool remote = false, atomic = false;
   switch (opcode) {
@@ -136,13 +142,13 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
       return nullptr;
     case kOpUmr:
       work.opcode = Opcode::kKeyUpdate;
-      return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
+      return sends_datagrams() ? kNotForDatagrams : nullptr;
     case kOpSetPsv:
       work.opcode = Opcode::kSignatureValue;
-      return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
+      return sends_datagrams() ? kNotForDatagrams : nullptr;
     case kOpMmo:
       work.opcode = Opcode::kMemoryCopy;
-      return type_ == hw::QpType::kUd ? kNotForDatagrams : nullptr;
+      return sends_datagrams() ? kNotForDatagrams : nullptr;
     case kOpSend:
       work.opcode = Opcode::kSend;
       break;
@@ -233,7 +239,12 @@ const char* SendRing::decode_inline(uint32_t index, uint32_t& unit, uint32_t uni
   const uint32_t size = (sizeof(InlineSegment) + length + kSegmentUnit - 1) / kSegmentUnit;
   if (length > units * kSegmentUnit || unit + size > units)
     return "inline data is longer than the work queue entry";
-  uint32_t offset = unit * kSegmentUnit + sizeof(InlineSegment);
+  const uint32_t offset = unit * kSegmentUnit + static_cast<uint32_t>(sizeof(InlineSegment));
+  unit += size;
+  return add_inline(index, offset, length, work);
+}
+
+const char* SendRing::add_inline(uint32_t index, uint32_t offset, uint32_t length, SendWork& work) const {
   while (length > 0) {
     if (work.sge_count == engine::kSgeMax) return "more scatter/gather elements than the device takes";
     const std::byte* from = at(index, offset);
@@ -244,8 +255,20 @@ const char* SendRing::decode_inline(uint32_t index, uint32_t& unit, uint32_t uni
     offset += run;
     length -= run;
   }
-  unit += size;
   return nullptr;
+}
+
+// The first bytes of a frame may lie in its Ethernet segment, which is longer then.
+const char* SendRing::decode_frame(uint32_t index, uint32_t units, SendWork& work, uint32_t& size) const {
+  constexpr auto kStart = static_cast<uint32_t>(offsetof(EthernetSegment, inline_start));
+  if (units == 0) return kTooShort;
+  const auto segment = read<EthernetSegment>(index, 1);
+  const uint32_t bytes = segment.inline_bytes;
+  size = std::max(1u, (kStart + bytes + kSegmentUnit - 1) / kSegmentUnit);
+  if (units < size) return kTooShort;
+  if ((segment.checksums & kFrameNetworkChecksum) != 0) work.checksums |= engine::kNetworkChecksum;
+  if ((segment.checksums & kFrameTransportChecksum) != 0) work.checksums |= engine::kTransportChecksum;
+  return add_inline(index, kSegmentUnit + kStart, bytes, work);
 }
 
 engine::SendQueue::Performed SendRing::perform(uint32_t index, bool outstanding, engine::Status& status,

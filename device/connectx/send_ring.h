@@ -57,6 +57,10 @@ class SendRing final : public engine::SendQueue {
     const bool stays = opcode == kOpNop || opcode == kOpUmr || opcode == kOpSetPsv || opcode == kOpMmo;
     return type_ == hw::QpType::kUd || (type_ == hw::QpType::kDci && !stays);
   }
+  const char* decode_frame(uint32_t index, uint32_t units, engine::SendWork& work, uint32_t& size) const;
+  const char* add_inline(uint32_t index, uint32_t offset, uint32_t length, engine::SendWork& work) const;
+  /// Neither keys nor memory are its business.
+  bool sends_datagrams() const { return type_ == hw::QpType::kUd || type_ == hw::QpType::kRaw; }
   const char* decode_data(uint32_t index, uint32_t unit, uint32_t units, engine::SendWork& work) const;
   const char* decode_inline(uint32_t index, uint32_t& unit, uint32_t units, uint32_t length,
                             engine::SendWork& work) const;

@@ -20,11 +20,13 @@
 #include "base/expected.h"
 #include "engine/host.h"
 #include "engine/qp_types.h"
+#include "engine/steering.h"
 
 namespace verbatim::hw {
 
 using engine::AddressAttributes;
 using engine::AsyncEvent;
+using engine::FlowRule;
 using engine::GidEntry;
 using engine::QpAttributes;
 using engine::QpState;
@@ -128,6 +130,7 @@ struct QpSpec {
     uint32_t user_index = 0;       ///< echoed in completions where the format carries it
     uint64_t access_key = 0;           ///< of a DC target, which has an SRQ and neither queues nor a doorbell record
     uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
+    bool deaf_to_itself = false;  ///< multicast that it sends does not come back to it
     void* owner = nullptr;
 };
 
@@ -194,6 +197,7 @@ struct Limits {
     uint32_t log_max_dci_streams = 0, log_max_dci_errored_streams = 0;
     uint32_t timestamp_khz = 0;
     uint32_t max_send_message_bytes = 0;
+    uint32_t max_frame_bytes = 0;  ///< of an Ethernet port, without the FCS; 0: it takes no frames
     uint32_t log_max_scheduling_leaves = 0;
     uint32_t pacing_entries = 0, pacing_min_kbps = 0, pacing_max_kbps = 0;
     uint8_t local_ack_delay = 0;  ///< a response takes up to 4.096 us * 2^this
@@ -316,6 +320,10 @@ public:
 
     virtual Outcome attach_multicast(Qp*, const Gid&) = 0;
     virtual Outcome detach_multicast(Qp*, const Gid&) = 0;
+
+    /// Steers frames of the port to a raw packet queue pair; the number of the rule, which goes with the queue pair.
+    virtual Expected<uint32_t> create_flow(Qp*, const FlowRule&) = 0;
+    virtual Outcome destroy_flow(uint32_t number) = 0;
 
     /// The send doorbell: the doorbell record's send counter has moved. Runs the queue on the calling thread, up to a
     /// bounded amount of work; the rest is done by poll and by the engine thread.

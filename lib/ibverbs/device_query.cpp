@@ -35,6 +35,8 @@ void fill(const hw::Limits& limits, ibv_device_attr& attr) {
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
   if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+  if (limits.max_frame_bytes != 0)
+    attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_RAW_IP_CSUM;
   attr.max_mw = static_cast<int>(limits.max_mw);
   attr.max_sge = static_cast<int>(limits.max_sge);
   attr.max_sge_rd = static_cast<int>(limits.max_sge_rd);
@@ -78,6 +80,7 @@ int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input
   full.max_wq_type_rq = limits.max_wq;
   full.rss_caps.max_rwq_indirection_tables = limits.max_wq_tables;
   full.rss_caps.max_rwq_indirection_table_size = limits.max_wq_table_size;
+  if (limits.max_frame_bytes != 0) full.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
   full.cq_mod_caps = {limits.max_cq_count, limits.max_cq_period_us};
   full.phys_port_cnt_ex = 1;
   const uint32_t log_dm = limits.dm[static_cast<size_t>(hw::DmKind::kMemic)].log_bytes;

@@ -112,8 +112,9 @@ struct QueuePair {
   uint32_t async_reported = 0;
   bool extended = false;  ///< made with send_ops_flags
   bool signal_all = false;
-  ibv_qp_cap cap{};         ///< actual sizes
-  std::vector<Gid> groups;  ///< multicast attachments; guarded by the public mutex
+  ibv_qp_cap cap{};                ///< actual sizes
+  std::vector<Gid> groups;         ///< multicast attachments; guarded by the public mutex
+  std::atomic<uint32_t> flows{0};  ///< rules that steer packets to it
   DomainUse domain_use;
   Links<QueuePair> links;
 

@@ -20,12 +20,16 @@ Error check(Context& context, const ibv_qp_init_attr_ex& attributes, bool specia
     return {EINVAL, "ibv_create_qp: no protection domain"};
   if ((attributes.comp_mask & ~kMask) != 0)
     return {EOPNOTSUPP, "ibv_create_qp_ex: comp_mask asks for what the device does not have"};
-  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes.create_flags != 0)
-    return {EOPNOTSUPP, "ibv_create_qp_ex: create_flags are not supported"};
   const auto type = attributes.qp_type;
-  const bool plain = type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+  const bool raw = type == IBV_QPT_RAW_PACKET;
+  const bool plain = type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || raw;
   if (!plain && !(special && type == IBV_QPT_DRIVER))
-    return {EOPNOTSUPP, "ibv_create_qp: queue pairs are of type RC, UC or UD"};
+    return {EOPNOTSUPP, "ibv_create_qp: queue pairs are of type RC, UC, UD or RAW_PACKET"};
+  if (raw && context.hca->limits().max_frame_bytes == 0)
+    return {EOPNOTSUPP, "ibv_create_qp: raw packets are Ethernet frames, which this port does not take"};
+  const uint32_t known = raw || type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && (attributes.create_flags & ~known) != 0)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: create_flags ask for what this type does not have"};
   if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr)
     return {EINVAL, "ibv_create_qp: both completion queues are needed"};
   const ibv_context* own = &context.verbs.context;
@@ -66,8 +70,8 @@ QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, 
   Context* context = usable(public_context);
   if (context == nullptr) return nullptr;
   const bool spreads = (attributes.comp_mask & kSpreads) != 0;
-  const Error refusal = spreads ? check_spreading(*context, attributes)
-                                : check(*context, attributes, special != nullptr);
+  const Error refusal =
+      spreads ? check_spreading(*context, attributes) : check(*context, attributes, special != nullptr);
   if (refusal.code != 0) return refuse_pointer(*context, refusal);
   QueuePair* qp = spreads ? context->provider->create_spreading_qp(*context, attributes)
                           : context->provider->create_qp(*context, attributes, special);
@@ -109,7 +113,10 @@ const char* check_modify(const ibv_qp_attr& attributes, uint32_t mask) {
 
 }  // namespace
 
-void install_qp_operations(verbs_context& verbs) { verbs.create_qp_ex = create_qp_ex; }
+void install_qp_operations(verbs_context& verbs) {
+  verbs.create_qp_ex = create_qp_ex;
+  install_flow_operations(verbs);
+}
 
 extern "C" ibv_qp* verbatim_create_special_qp(ibv_context* context, ibv_qp_init_attr_ex* attributes,
                                               const void* special) {
@@ -180,6 +187,8 @@ int ibv_destroy_qp(ibv_qp* qp) {
   }
   if (!pair.groups.empty())
     return refuse(context, EBUSY, "ibv_destroy_qp: still attached to a multicast group", qp->qp_num);
+  if (pair.flows != 0)
+    return refuse(context, EBUSY, "ibv_destroy_qp: rules steer packets to the queue pair", qp->qp_num);
   if (const int error = context.provider->destroy_qp(pair)) return error;
   context.async_events.forget(&pair);
   wait_for_acknowledgements(*qp, qp->events_completed, pair.async_reported);

@@ -36,6 +36,10 @@ bool begin_request(QueuePair& qp, uint8_t opcode, uint32_t immediate) {
   slot.special = 0;
   batch.at = advance(qp, start, sizeof(connectx::ControlSegment));
   batch.units = 1;
+  if (qp.frames) {
+    batch.at = write_ethernet(qp, batch.at, qp.ex.wr_flags);
+    batch.units++;
+  }
   if (qp.addressed && opcode != connectx::kOpUmr && opcode != connectx::kOpMmo) {
     // Written by wr_set_ud_addr or wr_set_dc_addr, before or after the data.
     batch.at = advance(qp, batch.at, sizeof(connectx::DatagramSegment));

@@ -39,6 +39,11 @@ inline unsigned int wc_flags_of(const connectx::Cqe& cqe) {
   unsigned int flags = (cqe.flags_rqpn >> 28 & 3) != 0 ? IBV_WC_GRH : 0;
   if (kind == connectx::kCqeWriteImmediate || kind == connectx::kCqeSendImmediate) flags |= IBV_WC_WITH_IMM;
   if (kind == connectx::kCqeSendInvalidate) flags |= IBV_WC_WITH_INV;
+  // Told of IPv4 alone, as by every ConnectX.
+  constexpr uint32_t kRight = connectx::kFrameNetworkRight | connectx::kFrameTransportRight;
+  const uint32_t frame = cqe.frame;
+  if ((frame & kRight) == kRight && (frame >> connectx::kFrameNetworkShift & 3) == connectx::kFrameIpv4)
+    flags |= IBV_WC_IP_CSUM_OK;
   return flags;
 }
 

@@ -75,7 +75,9 @@ uint64_t read_completion_ts(ibv_cq_ex* cq) { return current(cq).timestamp; }
 uint16_t read_cvlan(ibv_cq_ex* /*cq*/) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex* cq) {
   const Cqe& cqe = current(cq);
-  return is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4)) ? cqe.opcode_qpn >> 24 : 0;
+  // Those of other types have the number of their queue pair there, and no tag.
+  const bool tagged = CompletionQueue::of(cq).current_qp->frames;
+  return tagged && is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4)) ? cqe.opcode_qpn & 0xffffff : 0;
 }
 
 // Where the entry does not tell it: the device's clock and the wall clock, read together now, give the

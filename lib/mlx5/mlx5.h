@@ -200,6 +200,7 @@ struct QueuePair : verbs::QueuePair {
   uint16_t opcodes = 0;      ///< bit IBV_WR_x: ibv_post_send takes it; none before RTS
   uint8_t always_flags = 0;  ///< signal every work request
   bool addressed = false;    ///< each work request begins with an address: UD and DC initiators
+  bool frames = false;       ///< each is an Ethernet frame: raw packets
   bool started = false;      ///< RTS was reached: batches may be built
   DcRole dc = DcRole::kNone;
   bool fence_next = false;           ///< after a local operation

@@ -34,7 +34,8 @@ int refusal(const QueuePair& qp, const ibv_send_wr& wr) {
   if (static_cast<uint32_t>(wr.opcode) >= sizeof kWqeOpcodes || (qp.opcodes >> wr.opcode & 1) == 0)
     return EINVAL;
   const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
-  if (wr.num_sge < 0 || (wr.send_flags & ~kSendFlags) != 0) return EINVAL;
+  const unsigned int known = qp.frames ? kSendFlags | IBV_SEND_IP_CSUM : kSendFlags;
+  if (wr.num_sge < 0 || (wr.send_flags & ~known) != 0) return EINVAL;
   if (in_line && (kMayInline >> wr.opcode & 1) == 0) return EINVAL;
   // Inline data is copied from any number of pieces.
   return !in_line && static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge ? ENOMEM : 0;
@@ -73,6 +74,9 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
     write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
     at = advance(qp, at, sizeof(connectx::DatagramSegment));
     units += sizeof(connectx::DatagramSegment) / kUnit;
+  } else if (qp.frames) {
+    at = write_ethernet(qp, at, wr.send_flags);
+    units++;
   } else if (wr.opcode == IBV_WR_LOCAL_INV) {
     units += write_invalidate(qp, at);
   } else if (wr.opcode == IBV_WR_BIND_MW) {

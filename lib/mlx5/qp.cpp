@@ -22,6 +22,7 @@ constexpr uint16_t kReliableOpcodes = kUnreliableOpcodes | bit(IBV_WR_RDMA_READ)
                                       bit(IBV_WR_ATOMIC_CMP_AND_SWP) | bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
 
 uint16_t opcodes_of(ibv_qp_type type) {
+  if (type == IBV_QPT_RAW_PACKET) return bit(IBV_WR_SEND);
   if (type == IBV_QPT_UD) return kDatagramOpcodes;
   return type == IBV_QPT_UC ? kUnreliableOpcodes : kReliableOpcodes;
 }
@@ -86,6 +87,7 @@ void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const
   qp.receive_stride = sizes.receive_stride;
   qp.max_receive_sge = sizes.receive_sge;
   qp.addressed = attributes.qp_type == IBV_QPT_UD || qp.dc == DcRole::kInitiator;
+  qp.frames = attributes.qp_type == IBV_QPT_RAW_PACKET;
   qp.direct.owner = &qp;
   qp.always_flags = attributes.sq_sig_all != 0 ? connectx::kCompletionAlways : 0;
   if (attributes.srq != nullptr) qp.srq = &SharedReceiveQueue::of(attributes.srq);
@@ -105,6 +107,8 @@ hw::QpSpec describe(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, verbs:
   spec.doorbell = qp.doorbell;
   spec.signal_all = attributes.sq_sig_all != 0;
   spec.user_index = qp.user_index;
+  spec.deaf_to_itself = (attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 &&
+                        (attributes.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
   spec.owner = static_cast<verbs::QueuePair*>(&qp);
   return spec;
 }

@@ -16,6 +16,7 @@ uint32_t overhead(ibv_qp_type type) {
   constexpr uint32_t kControl = sizeof(connectx::ControlSegment);
   constexpr uint32_t kUpdate = sizeof(connectx::UmrControlSegment) + sizeof(connectx::UmrKeySegment);
   constexpr uint32_t kAtomic = sizeof(connectx::RemoteSegment) + sizeof(connectx::AtomicSegment);
+  if (type == IBV_QPT_RAW_PACKET) return kControl + sizeof(connectx::EthernetSegment);
   if (type == IBV_QPT_UD) return kControl + sizeof(connectx::DatagramSegment);
   const uint32_t address = type == IBV_QPT_DRIVER ? sizeof(connectx::DatagramSegment) : 0;
   return kControl + std::max(kUpdate, address + kAtomic);

@@ -73,6 +73,15 @@ inline void write_target(std::byte* at, const ibv_ah* ah, uint32_t target, uint6
   reinterpret_cast<connectx::DatagramSegment*>(at)->key_low = static_cast<uint32_t>(access_key);
 }
 
+/// What is to be done with a frame; all of it lies in what the entry's elements name.
+inline std::byte* write_ethernet(const QueuePair& qp, std::byte* at, unsigned int send_flags) {
+  auto& segment = *reinterpret_cast<connectx::EthernetSegment*>(at);
+  std::memset(static_cast<void*>(&segment), 0, sizeof segment);
+  if ((send_flags & IBV_SEND_IP_CSUM) != 0)
+    segment.checksums = connectx::kFrameNetworkChecksum | connectx::kFrameTransportChecksum;
+  return advance(qp, at, sizeof segment);
+}
+
 inline std::byte* write_data(const QueuePair& qp, std::byte* at, uint64_t address, uint32_t length,
                              uint32_t lkey) {
   auto& segment = *reinterpret_cast<connectx::DataSegment*>(at);

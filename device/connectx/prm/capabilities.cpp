@@ -103,6 +103,14 @@ void objects(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::cc_query_allowed, true);
 }
 
+/// Of raw packet queue pairs: a frame may lie wholly in what its queue entry names, and its checksums be
+/// computed.
+void ethernet_offloads(Writer<PerProtocolNetworkingOffloadCaps> cap) {
+  constexpr uint32_t kInlineNotRequired = 2;
+  cap.set(PerProtocolNetworkingOffloadCaps::csum_cap, true);
+  cap.set(PerProtocolNetworkingOffloadCaps::wqe_inline_mode, kInlineNotRequired);
+}
+
 /// Queues without a queue pair. No packet reaches them, so that nothing here says what packets may be.
 void work_queues(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_max_rq, kLogWorkQueuesMax);
@@ -152,6 +160,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::atomic, true);
   cap.set(CmdHcaCap::roce, !facts.port.is_infiniband());
   cap.set(CmdHcaCap::compact_address_vector, facts.port.is_infiniband());
+  cap.set(CmdHcaCap::eth_net_offloads, facts.limits.max_frame_bytes != 0);
   cap.set(CmdHcaCap::pg, true);
   cap.set(CmdHcaCap::hca_cap_2, true);
   if (facts.limits.log_max_scheduling_leaves != 0)
@@ -294,6 +303,10 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
     case CapabilityGroup::kGeneral:
       general(facts, out[HcaCapUnion::cmd_hca_cap]);
       return true;
+    case CapabilityGroup::kEthernetOffloads:
+      if (facts.limits.max_frame_bytes != 0)
+        ethernet_offloads(out[HcaCapUnion::per_protocol_networking_offload_caps]);
+      return true;
     case CapabilityGroup::kOnDemandPaging:
       on_demand_paging(out[HcaCapUnion::odp_cap]);
       return true;
@@ -316,7 +329,6 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
       crypto(facts.crypto, out[HcaCapUnion::crypto_caps]);
       return true;
     // Nothing of these works, so that all their fields are 0.
-    case CapabilityGroup::kEthernetOffloads:
     case CapabilityGroup::kIpoibOffloads:
     case CapabilityGroup::kIpoibEnhancedOffloads:
     case CapabilityGroup::kNicFlowTable:

@@ -145,6 +145,17 @@ TEST_F(Capabilities, EventsThatProgramsMaySubscribeTo) {
   for (size_t word = 1; word < 4; word++) EXPECT_EQ(cap.at(DeviceEventCap::user_affiliated_events, word), 0u);
 }
 
+TEST_F(Capabilities, FramesAreOfEthernetPorts) {
+  unit.limits_.max_frame_bytes = 8192;
+  ASSERT_EQ(query(1), Status::kOk);
+  const auto cap = capability()[HcaCapUnion::per_protocol_networking_offload_caps];
+  EXPECT_TRUE(cap[PerProtocolNetworkingOffloadCaps::csum_cap]);
+  EXPECT_EQ(cap[PerProtocolNetworkingOffloadCaps::wqe_inline_mode], 2u) << "not required";
+  EXPECT_FALSE(cap[PerProtocolNetworkingOffloadCaps::vlan_cap]);
+  ASSERT_EQ(query(0), Status::kOk);
+  EXPECT_TRUE(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::eth_net_offloads]);
+}
+
 TEST_F(Capabilities, CurrentAndMaximalValuesAreTheSame) {
   for (uint32_t group = 0; group < 0x30; group++) {
     const Status current = query(group, true);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace verbatim::engine {
+
+/// Bytes of an Ethernet frame, without the FCS, that a port takes.
+inline constexpr uint32_t kFrameBytesMin = 14;
+inline constexpr uint32_t kFrameBytesMax = 8192;
+
+/// What steering looks at in a frame, as it lies there (network order). Bytes alone, so that a rule is one
+/// such record for values and one for masks.
+struct FrameHeaders {
+  uint8_t destination_mac[6], source_mac[6];
+  uint8_t ether_type[2];                      ///< behind the last VLAN tag
+  uint8_t is_tagged;                          ///< 1: there is a VLAN tag
+  uint8_t vlan[2];                            ///< of the first: priority, DEI, identifier
+  uint8_t network;                            ///< 4 or 6: an IP header; 0: something else
+  uint8_t source_ip[16], destination_ip[16];  ///< IPv4 ones in the first four bytes
+  uint8_t traffic_class, hop_limit;           ///< type of service and time to live of IPv4
+  uint8_t protocol;                           ///< of what is behind the IP header and its extensions
+  uint8_t flow_label[3];
+  uint8_t transport;  ///< `protocol` of a TCP or UDP header that is there; 0: none is
+  uint8_t source_port[2], destination_port[2];
+
+  bool is_multicast() const { return (destination_mac[0] & 1) != 0; }
+};
+static_assert(alignof(FrameHeaders) == 1 && sizeof(FrameHeaders) == 61);
+
+inline constexpr uint8_t kProtocolTcp = 6, kProtocolUdp = 17;
+
+/// A frame's headers, and where those above Ethernet begin (0: not there).
+struct ParsedFrame {
+  FrameHeaders headers{};
+  uint32_t network_at = 0, transport_at = 0;
+  uint32_t end = 0;  ///< of the IP packet: of what it says, but no later than the frame; padding follows
+  bool is_fragment = false;
+};
+
+/// Any bytes of at least kFrameBytesMin.
+ParsedFrame parse_frame(const uint8_t* frame, uint32_t bytes);
+
+}  // namespace verbatim::engine

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "tests/conformance/frames.h"
+
+namespace verbatim::conformance {
+
+namespace {
+
+void append16(std::vector<uint8_t>& bytes, size_t value) {
+  bytes.push_back(static_cast<uint8_t>(value >> 8));
+  bytes.push_back(static_cast<uint8_t>(value));
+}
+
+void append_ip(std::vector<uint8_t>& bytes, const FrameTraits& traits, size_t behind) {
+  const auto protocol = static_cast<uint8_t>(traits.transport);
+  if (traits.network == 4) {
+    bytes.insert(bytes.end(), {0x45, 0});
+    append16(bytes, 20 + behind);
+    bytes.insert(bytes.end(), {0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1});
+  } else {
+    bytes.insert(bytes.end(), {0x60, 0, 0, 0});
+    append16(bytes, behind);
+    bytes.insert(bytes.end(), {protocol, 64});
+    bytes.resize(bytes.size() + 16 + 12, 0xfd);
+  }
+  append16(bytes, traits.ip >> 16);
+  append16(bytes, traits.ip & 0xffff);
+}
+
+}  // namespace
+
+std::vector<uint8_t> frame_of(const FrameTraits& traits) {
+  std::vector<uint8_t> bytes(traits.to.begin(), traits.to.end());
+  bytes.insert(bytes.end(), traits.from.begin(), traits.from.end());
+  if (traits.vlan >= 0) {
+    append16(bytes, 0x8100);
+    append16(bytes, static_cast<size_t>(traits.vlan));
+  }
+  append16(bytes, traits.network == 4 ? 0x0800 : traits.network == 6 ? 0x86dd : 0x88b5);
+  const bool tcp = traits.transport == 6;
+  const size_t head = tcp ? 20 : 8;
+  if (traits.network != 0) {
+    append_ip(bytes, traits, head + traits.payload);
+    append16(bytes, 12345);
+    append16(bytes, static_cast<size_t>(traits.port));
+    const size_t rest = bytes.size();
+    bytes.resize(rest + head - 4, 0);
+    if (!tcp) bytes[rest + 1] = static_cast<uint8_t>(head + traits.payload);
+    if (tcp) bytes[rest + 8] = 0x50;
+  }
+  for (size_t i = 0; i < traits.payload; i++) bytes.push_back(static_cast<uint8_t>(traits.seed + i));
+  return bytes;
+}
+
+void put(Endpoint& self, size_t offset, const std::vector<uint8_t>& frame) {
+  std::memcpy(self.buffer.data() + offset, frame.data(), frame.size());
+}
+
+bool lies_at(const Endpoint& self, size_t offset, const std::vector<uint8_t>& frame) {
+  return std::memcmp(self.buffer.data() + offset, frame.data(), frame.size()) == 0;
+}
+
+void send(Endpoint& self, const std::vector<uint8_t>& frame, unsigned int flags) {
+  put(self, 0, frame);
+  ibv_send_wr wr = self.request(IBV_WR_SEND, frame.size());
+  wr.send_flags |= flags;
+  EXPECT_EQ(self.post(wr), 0);
+  const ibv_wc wc = self.wait();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.opcode, IBV_WC_SEND);
+  EXPECT_EQ(wc.wr_id, 100u);
+}
+
+Rule::Rule(ibv_flow_attr_type type) : bytes_(sizeof(ibv_flow_attr)) {
+  head().type = type;
+  head().port = 1;
+  head().size = sizeof(ibv_flow_attr);
+}
+
+Rule::~Rule() {
+  if (flow_ != nullptr) {
+    EXPECT_EQ(ibv_destroy_flow(flow_), 0);
+  }
+}
+
+Rule& Rule::append(const void* spec, size_t bytes) {
+  const auto* from = static_cast<const uint8_t*>(spec);
+  bytes_.insert(bytes_.end(), from, from + bytes);
+  head().size = static_cast<uint16_t>(bytes_.size());
+  head().num_of_specs++;
+  return *this;
+}
+
+Rule& Rule::priority(uint16_t value) {
+  head().priority = value;
+  return *this;
+}
+
+Rule& Rule::flags(uint32_t value) {
+  head().flags = value;
+  return *this;
+}
+
+Rule& Rule::port(uint8_t value) {
+  head().port = value;
+  return *this;
+}
+
+Rule& Rule::to(const Mac& mac) {
+  ibv_flow_spec_eth spec{};
+  spec.type = IBV_FLOW_SPEC_ETH;
+  std::memcpy(spec.val.dst_mac, mac.data(), mac.size());
+  std::memset(spec.mask.dst_mac, 0xff, mac.size());
+  return add(spec);
+}
+
+Rule& Rule::vlan(int tci) {
+  ibv_flow_spec_eth spec{};
+  spec.type = IBV_FLOW_SPEC_ETH;
+  spec.val.vlan_tag = big16(tci);
+  spec.mask.vlan_tag = big16(0xfff);
+  return add(spec);
+}
+
+Rule& Rule::ipv4(uint32_t destination, uint8_t protocol) {
+  ibv_flow_spec_ipv4_ext spec{};
+  spec.type = IBV_FLOW_SPEC_IPV4_EXT;
+  spec.val.dst_ip = big32(destination);
+  spec.mask.dst_ip = 0xffffffff;
+  spec.val.proto = protocol;
+  spec.mask.proto = protocol != 0 ? 0xff : 0;
+  return add(spec);
+}
+
+Rule& Rule::ports(ibv_flow_spec_type type, int destination) {
+  ibv_flow_spec_tcp_udp spec{};
+  spec.type = type;
+  spec.val.dst_port = big16(destination);
+  spec.mask.dst_port = 0xffff;
+  return add(spec);
+}
+
+Rule& Rule::tag(uint32_t value) {
+  ibv_flow_spec_action_tag spec{};
+  spec.type = IBV_FLOW_SPEC_ACTION_TAG;
+  spec.tag_id = value;
+  return add(spec);
+}
+
+int Rule::put_in_force(ibv_qp* qp) {
+  flow_ = ibv_create_flow(qp, &head());
+  return flow_ != nullptr ? 0 : errno;
+}
+
+}  // namespace verbatim::conformance

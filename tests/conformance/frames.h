@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// Ethernet frames and the rules that steer them, for raw packet queue pairs.
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "tests/conformance/players.h"
+
+namespace verbatim::conformance {
+
+inline constexpr Traits kFrames{.type = IBV_QPT_RAW_PACKET};
+using Mac = std::array<uint8_t, 6>;
+inline constexpr Mac kSource{2, 0, 0, 0, 0, 0xee};
+inline constexpr Mac kGroup{1, 0, 0x5e, 0, 0, 7};
+
+inline uint16_t big16(int value) { return __builtin_bswap16(static_cast<uint16_t>(value)); }
+inline uint32_t big32(uint32_t value) { return __builtin_bswap32(value); }
+
+/// What a frame is like. Its payload is counted up from `seed`.
+struct FrameTraits {
+  Mac to{}, from = kSource;
+  int vlan = -1;    ///< the TCI of a tag; none
+  int network = 4;  ///< 4 or 6: IP version; 0: no IP
+  int transport = 17;
+  uint32_t ip = 0x0a000002;  ///< destination, of IPv6 the last bytes
+  int port = 5678;           ///< destination
+  size_t payload = 32;
+  uint8_t seed = 1;
+};
+std::vector<uint8_t> frame_of(const FrameTraits& traits);
+void put(Endpoint& self, size_t offset, const std::vector<uint8_t>& frame);
+bool lies_at(const Endpoint& self, size_t offset, const std::vector<uint8_t>& frame);
+/// Sends a frame that is put at the beginning of the buffer and waits until it is sent.
+void send(Endpoint& self, const std::vector<uint8_t>& frame, unsigned int flags = 0);
+
+/// A rule under construction, then in force until it goes out of scope.
+class Rule {
+ public:
+  explicit Rule(ibv_flow_attr_type type = IBV_FLOW_ATTR_NORMAL);
+  ~Rule();
+  Rule(const Rule&) = delete;
+  Rule& operator=(const Rule&) = delete;
+
+  Rule& priority(uint16_t value);
+  Rule& flags(uint32_t value);
+  Rule& port(uint8_t value);
+  template <class Spec>
+  Rule& add(Spec spec) {
+    spec.size = sizeof spec;
+    return append(&spec, sizeof spec);
+  }
+  Rule& to(const Mac& mac);
+  Rule& vlan(int tci);
+  Rule& ipv4(uint32_t destination, uint8_t protocol = 0);
+  Rule& ports(ibv_flow_spec_type type, int destination);
+  Rule& tag(uint32_t value);
+  /// 0, or errno.
+  int put_in_force(ibv_qp* qp);
+  int put_in_force(Endpoint& self) { return put_in_force(self.qp); }
+
+ private:
+  Rule& append(const void* spec, size_t bytes);
+  ibv_flow_attr& head() { return *reinterpret_cast<ibv_flow_attr*>(bytes_.data()); }
+  std::vector<uint8_t> bytes_;
+  ibv_flow* flow_ = nullptr;
+};
+
+}  // namespace verbatim::conformance
