@@ -463,12 +463,17 @@ uint32_t AgentClient::interface_of(const Gid& gid) const {
   return index;
 }
 
-bool AgentClient::has_others() const {
-  bool found = false;
+uint32_t AgentClient::interfaces(uint32_t* indices, uint32_t max) const {
+  uint32_t found = 0;
   read_locked(directory().gid_sequence, [&] {
+    found = 0;
     const uint32_t count = gid_count();
-    found = std::any_of(directory().gids, directory().gids + count,
-                        [](const engine::GidEntry& entry) { return is_reachable(entry.gid); });
+    for (uint32_t i = 0; i < count && found < max; i++) {
+      const engine::GidEntry& entry = directory().gids[i];
+      if (is_reachable(entry.gid) &&
+          std::find(indices, indices + found, entry.interface_index) == indices + found)
+        indices[found++] = entry.interface_index;
+    }
   });
   return found;
 }

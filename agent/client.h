@@ -65,7 +65,7 @@ class AgentClient final : public wire::Neighborhood {
   uint32_t members(const Gid& group, uint32_t* slots, uint32_t max) const override;
   Expected<int> open_wire() override;
   uint32_t interface_of(const Gid& gid) const override;
-  bool has_others() const override;
+  uint32_t interfaces(uint32_t* indices, uint32_t max) const override;
 
  private:
   struct Reply;

@@ -61,8 +61,8 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   uint32_t gid_count() const override { return agent_->gid_count(); }
   engine::GidEntry gid(uint32_t index) const override { return agent_->gid(index); }
   bool link_up() const override { return agent_->link_up(); }
-  Outcome join(const Gid& group) override { return agent_->join_group(group); }
-  Outcome leave(const Gid& group) override { return agent_->leave_group(group); }
+  Outcome join(const Gid& group) override;
+  Outcome leave(const Gid& group) override;
   Expected<uint32_t> qpn_slot(uint32_t block) override;
   void wake_engine_thread() override {
     if (thread_) thread_->wake();
@@ -137,6 +137,17 @@ Expected<uint32_t> Process::qpn_slot(uint32_t block) {
   Expected<uint32_t> slot = agent_->extra_slot();
   if (slot) fabric_->add_own_slot(*slot);
   return slot;
+}
+
+Outcome Process::join(const Gid& group) {
+  Outcome joined = agent_->join_group(group);
+  if (joined) wires_->join(group);
+  return joined;
+}
+
+Outcome Process::leave(const Gid& group) {
+  wires_->leave(group);
+  return agent_->leave_group(group);
 }
 
 void Process::add(hw::Hca& hca) {

@@ -30,8 +30,23 @@ std::string MuxFabric::obstacle(const Gid& dest, uint32_t dest_qpn) {
 }
 
 void MuxFabric::expect(const Gid& host) {
-  const bool somebody = host.is_zero() ? forced_ || neighborhood_.has_others() : !is_here(host);
-  if (somebody) (void)udp_.open();
+  if (host.is_zero() ? has_others() : !is_here(host)) (void)udp_.open();
+}
+
+bool MuxFabric::has_others() const {
+  uint32_t interface;
+  return forced_ || neighborhood_.interfaces(&interface, 1) > 0;
+}
+
+void MuxFabric::join(const Gid& group) {
+  if (has_others()) udp_.join(group);
+}
+
+// One packet on the wire for all other hosts; it does not come back to this one.
+uint32_t MuxFabric::multicast(const Gid& group, Channel** out, uint32_t max) {
+  uint32_t count = shm_.multicast(group, out, max);
+  if (udp_.file() >= 0 && count < max) out[count++] = udp_.channel(group);
+  return count;
 }
 
 uint32_t MuxFabric::poll(Receiver& receiver, uint32_t budget) {

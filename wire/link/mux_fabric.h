@@ -13,6 +13,9 @@ class MuxFabric final : public Fabric, private udp::Owners {
   MuxFabric(shm::ShmFabric& shm, Neighborhood& neighborhood, const Clock& clock);
 
   udp::UdpFabric& udp() { return udp_; }
+  /// Datagrams of other hosts to this group are wanted from now on, or not any more. Counted.
+  void join(const Gid& group);
+  void leave(const Gid& group) { udp_.leave(group); }
   /// In a forked child.
   void after_fork_child() { udp_.after_fork_child(); }
 
@@ -20,9 +23,7 @@ class MuxFabric final : public Fabric, private udp::Owners {
   Channel* neighbor(uint32_t dest_qpn) override { return shm_.neighbor(dest_qpn); }
   std::string obstacle(const Gid& dest, uint32_t dest_qpn) override;
   void expect(const Gid& host) override;
-  uint32_t multicast(const Gid& group, Channel** out, uint32_t max) override {
-    return shm_.multicast(group, out, max);
-  }
+  uint32_t multicast(const Gid& group, Channel** out, uint32_t max) override;
   uint32_t poll(Receiver& receiver, uint32_t budget) override;
   bool pending() const override { return shm_.pending() || udp_.busy(); }
   bool worth_polling() override { return shm_.worth_polling() || udp_.due(); }
@@ -38,6 +39,7 @@ class MuxFabric final : public Fabric, private udp::Owners {
  private:
   bool is_own(uint32_t qpn) const override { return shm_.is_own_qpn(qpn); }
   Channel* other_owner(uint32_t qpn) override { return shm_.neighbor(qpn); }
+  bool has_others() const;
   bool is_here(const Gid& host) const { return !forced_ && neighborhood_.is_local(host); }
 
   shm::ShmFabric& shm_;

@@ -44,8 +44,12 @@ class Neighborhood {
     (void)gid;
     return 0;
   }
-  /// This host has addresses at which others may reach it. Never blocks.
-  virtual bool has_others() const { return false; }
+  /// Indices of the interfaces at whose addresses others may reach this host, at most `max`; how many. Never blocks.
+  virtual uint32_t interfaces(uint32_t* indices, uint32_t max) const {
+    (void)indices;
+    (void)max;
+    return 0;
+  }
 };
 
 }  // namespace verbatim::wire

@@ -33,6 +33,8 @@ void set_buffers(int socket) {
 
 bool prepare_to_send(int socket) {
   set(socket, IPPROTO_IPV6, kFlowLabelSend, 1);
+  set(socket, IPPROTO_IP, IP_MULTICAST_LOOP, 0);  // processes of this host get theirs through shared memory
+  set(socket, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0);
   return set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0) &&
          set(socket, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
          set(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
@@ -72,6 +74,22 @@ Expected<int> open_socket(bool port) {
 
 Expected<int> open_port_socket() { return open_socket(true); }
 Expected<int> open_sending_socket() { return open_socket(false); }
+
+void set_membership(int socket, const Gid& group, uint32_t interface, bool member) {
+  if (group.is_ipv4_mapped()) {
+    ip_mreqn request{};
+    std::memcpy(&request.imr_multiaddr, group.bytes.data() + 12, 4);
+    request.imr_ifindex = static_cast<int>(interface);
+    (void)setsockopt(socket, IPPROTO_IP, member ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &request,
+                     sizeof request);
+    return;
+  }
+  ipv6_mreq request{};
+  request.ipv6mr_multiaddr = address_of(group, 0, 0).sin6_addr;
+  request.ipv6mr_interface = interface;
+  (void)setsockopt(socket, IPPROTO_IPV6, member ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &request,
+                   sizeof request);
+}
 
 std::string port_owner() {
   std::string owner;

@@ -18,6 +18,9 @@ Expected<int> open_port_socket();
 /// The same, but from a port of its own that nobody sends to.
 Expected<int> open_sending_socket();
 
+/// What is sent to a group and comes in on this interface is for this socket, too, or not any more.
+void set_membership(int socket, const Gid& group, uint32_t interface, bool member);
+
 /// Who owns a socket that is bound to the port of RoCEv2, in words: "user 1000"; empty: nobody is seen.
 std::string port_owner();
 

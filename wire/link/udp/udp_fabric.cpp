@@ -62,6 +62,28 @@ bool UdpFabric::open() {
   return true;
 }
 
+void UdpFabric::join(const Gid& group) {
+  if (!open()) return;
+  std::lock_guard<std::mutex> hold(lock_);
+  if (groups_[group]++ == 0) set_membership(group, true);
+}
+
+void UdpFabric::leave(const Gid& group) {
+  std::lock_guard<std::mutex> hold(lock_);
+  const auto found = groups_.find(group);
+  if (found == groups_.end() || --found->second > 0) return;
+  groups_.erase(found);
+  set_membership(group, false);
+}
+
+// With the lock held. On every interface, as a group does not say on which one it is.
+void UdpFabric::set_membership(const Gid& group, bool member) {
+  constexpr uint32_t kInterfacesMax = 64;
+  uint32_t indices[kInterfacesMax];
+  const uint32_t count = neighborhood_.interfaces(indices, kInterfacesMax);
+  for (uint32_t i = 0; i < count; i++) udp::set_membership(file(), group, indices[i], member);
+}
+
 Channel* UdpFabric::channel(const Gid& host) {
   if (!open()) return nullptr;
   std::lock_guard<SpinLock> hold(channels_lock_);

@@ -54,7 +54,10 @@ class UdpFabric {
   }
   /// Opens this process's socket unless that is done. False: see `obstacle`; tried again now and then.
   bool open();
-  /// The channel to a host, nullptr: no socket.
+  /// Datagrams to this group are wanted from now on, or not any more. Counted.
+  void join(const Gid& group);
+  void leave(const Gid& group);
+  /// The channel to a host or group, nullptr: no socket.
   Channel* channel(const Gid& host);
   /// The same for a host that has sent something: of those that nobody has asked for, all have one channel.
   Channel& sender(const Gid& host);
@@ -87,6 +90,7 @@ class UdpFabric {
   struct Later {
     bool operator()(const Gid& a, const Gid& b) const { return a.bytes < b.bytes; }
   };
+  void set_membership(const Gid& group, bool member);
   const Port* sending_port(uint32_t dest_qpn);
   bool open_port(Port& port);
   uint32_t deliver(const Arrival& arrival, Receiver& receiver);
@@ -105,6 +109,7 @@ class UdpFabric {
   uint64_t retry_at_ns_ = 0;
   std::string obstacle_;
   std::array<Port, kPorts> ports_;
+  std::map<Gid, uint32_t, Later> groups_;  ///< how often they have been joined
 
   SpinLock channels_lock_;
   std::map<Gid, std::unique_ptr<UdpChannel>, Later> channels_;
