@@ -96,6 +96,15 @@ void End::die() {
   qp_ = nullptr;
 }
 
+void End::give_up() {
+  if (is_dead()) return;
+  trace_.event(host(), number_, "is put into the error state; messages ended, of", ended_,
+               plan_.messages.size());
+  given_up_ = true;
+  attributes_.state = QpState::kError;
+  if (!qp_->modify(attributes_, kQpState)) throw std::runtime_error("no way to the error state");
+}
+
 void End::post_sends(uint32_t count) {
   if (is_dead()) return;
   posted_ = std::min(posted_ + count, static_cast<uint32_t>(plan_.messages.size()));
@@ -142,6 +151,7 @@ SendQueue::Fetch End::fetch(uint32_t index, SendWork& work, uint32_t& next, cons
   if (message.is_write()) work.remote_address += message.target;
   if (message.opcode == Opcode::kRead)
     work.remote_address += message.reread ? plan_.messages[message.reread - 1].target : message.source;
+  if (message.flaw == Flaw::kWrongLocalKey) work.sges[work.sge_count - 1].lkey ^= 0x5a00;
   if (message.flaw == Flaw::kWrongKey) work.rkey ^= 0x5a00;
   if (message.flaw == Flaw::kMisaligned) work.remote_address += 4;
   if (plan_.type == QpType::kUd) {

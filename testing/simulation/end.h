@@ -52,6 +52,8 @@ class End final : public engine::SendQueue,
   void die();
   bool is_dead() const { return qp_ == nullptr; }
 
+  /// The program puts the queue pair into the error state.
+  void give_up();
   void post_sends(uint32_t count);
   void post_receives(uint32_t count);
   /// All that it sends has ended.
@@ -116,7 +118,7 @@ class End final : public engine::SendQueue,
   uint32_t capacity_ = 0;  ///< of a receive request
 
   uint32_t posted_ = 0, begun_ = 0, ended_ = 0;
-  bool failed_ = false;
+  bool failed_ = false, given_up_ = false;
   bool refused_ = false;  ///< a message of the peer did not fit its receive request
   std::vector<uint32_t> performed_;
   std::vector<uint32_t> arrivals_;  ///< how often each of the peer's messages has come

@@ -72,6 +72,7 @@ void End::check_atomic(const Message& message, uint32_t index) {
 
 void End::check_failure(const SendCompletion& completion) {
   const Message& message = plan_.messages[completion.index];
+  if (plan_.type != QpType::kRc && given_up_) return;
   if (plan_.type != QpType::kRc)
     return fail("a message of an unreliable service fails with " + text(completion.status));
   if (!is_excused(message, completion.status))
@@ -79,17 +80,20 @@ void End::check_failure(const SendCompletion& completion) {
          text(completion.status));
 }
 
-// A request of the peer may have put this queue pair into the error state.
+// A request of the peer, or the program, may have put this queue pair into the error state.
 bool End::may_be_broken() const {
   for (uint32_t i = 0; i < peer_->begun_; i++)
-    if (peer_->plan_.messages[i].flaw != Flaw::kNone) return true;
-  return false;
+    if (const Flaw flaw = peer_->plan_.messages[i].flaw; flaw != Flaw::kNone && flaw != Flaw::kWrongLocalKey)
+      return true;
+  return given_up_;
 }
 
 // Whether there is a reason for a message to be the first that fails, and this the status for it.
 bool End::is_excused(const Message& message, Status status) const {
   const bool peer_gone = peer_->is_dead() || peer_->may_be_broken() || peer_->failed_;
   switch (status) {
+    case Status::kLocalProtection:
+      return message.flaw == Flaw::kWrongLocalKey;
     case Status::kRemoteAccess:
       return message.flaw == Flaw::kWrongKey;
     case Status::kRemoteInvalidRequest:

@@ -70,7 +70,9 @@ void aim_read(Plan& plan, Message& message, Random& random) {
 
 void spoil(Message& message, Random& random) {
   if (!random.one_in(kFlawOneIn)) return;
-  if (message.is_atomic())
+  if (message.length > 0 && random.one_in(4))
+    message.flaw = Flaw::kWrongLocalKey;
+  else if (message.is_atomic())
     message.flaw = random.one_in(2) ? Flaw::kMisaligned : Flaw::kWrongKey;
   else if ((message.is_write() || message.opcode == Opcode::kRead) && message.length > 0)
     message.flaw = Flaw::kWrongKey;

@@ -13,7 +13,7 @@
 namespace verbatim::simulation {
 
 /// What is wrong with a message, so that it must fail.
-enum class Flaw : uint8_t { kNone, kWrongKey, kTooLong, kMisaligned };
+enum class Flaw : uint8_t { kNone, kWrongKey, kTooLong, kMisaligned, kWrongLocalKey };
 
 struct Message {
   engine::Opcode opcode{};

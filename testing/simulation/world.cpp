@@ -127,6 +127,8 @@ void World::schedule_accidents() {
     schedule({at_ns, Action::Kind::kCrash, host, 0});
     schedule({at_ns + random_.below(static_cast<uint32_t>(10 * kMs)), Action::Kind::kStart, host, 0});
   }
+  if (random_.one_in(6))
+    schedule({some_time(), Action::Kind::kGiveUp, random_.below(static_cast<uint32_t>(ends_.size())), 0});
   if (random_.one_in(6)) schedule({some_time(), Action::Kind::kPart, 0, random_.below(20'000'000)});
 }
 
@@ -140,6 +142,8 @@ void World::act(const Action& action) {
       return crash(action.which);
     case Action::Kind::kStart:
       return start(action.which);
+    case Action::Kind::kGiveUp:
+      return ends_[action.which]->give_up();
     case Action::Kind::kPart:
       trace_.event(0, 0, "hosts 0 and 1 are parted for nanoseconds", action.count);
       return network_.part(0, 1, clock_.now_ns() + action.count);

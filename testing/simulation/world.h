@@ -40,7 +40,7 @@ class World final : public Findings {
  private:
   /// Something that happens at a time of its own.
   struct Action {
-    enum class Kind : uint8_t { kSends, kReceives, kCrash, kStart, kPart };
+    enum class Kind : uint8_t { kSends, kReceives, kCrash, kStart, kPart, kGiveUp };
     uint64_t at_ns;
     Kind kind;
     uint32_t which;  ///< end or host
