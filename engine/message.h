@@ -6,6 +6,9 @@
 
 namespace verbatim::engine {
 
+/// Longest datagram, in bytes.
+inline constexpr uint32_t kDatagramBytesMax = 4096;
+
 /// A send work request on its way: what the queue entry said, and the memory it names.
 struct Requester::Message {
   SendWork work;

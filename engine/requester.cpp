@@ -19,8 +19,6 @@ namespace {
 constexpr uint32_t kRequestsPerRun = 512;       ///< work requests one doorbell or poll executes
 constexpr uint64_t kBytesPerRun = 64ull << 20;  ///< bytes one doorbell or poll moves
 constexpr uint64_t kPacedMaxNs = 10'000'000;    ///< between two looks at a rate limit
-constexpr uint32_t kDatagramBytesMax = 4096;
-constexpr uint32_t kMulticastFanout = 256;
 
 Operation operation_of(Opcode opcode) {
   switch (opcode) {
@@ -470,56 +468,6 @@ void Requester::complete(uint32_t index, Opcode opcode, bool signaled, Status st
     counters.send_bytes.store(counters.send_bytes.load(relaxed) + bytes, relaxed);
   }
   qp_.spec().send->complete({index, opcode, status, bytes, signaled, detail});
-}
-
-Requester::Step Requester::send_datagram(Message& message) {
-  const Destination& to = message.work.destination;
-  Segment segment = make_segment(message, message.length);
-  segment.dest_qpn = to.qpn;
-  segment.service_level = to.service_level;
-  segment.qkey = to.qkey & 0x80000000 ? qp_.attributes().qkey : to.qkey;
-  segment.has_grh = to.has_grh;
-  segment.dest_gid = to.gid;
-  segment.flow_label = to.flow_label;
-  segment.traffic_class = to.traffic_class;
-  segment.hop_limit = to.hop_limit;
-  const Port& port = *qp_.spec().port;
-  const GidEntry source = port.is_infiniband() ? GidEntry{port.gid, GidType::kInfiniband}
-                                               : engine_.host().gid(to.source_gid_index);
-  segment.source_gid = source.gid;
-  segment.gid_type = source.type;
-  segment.source_lid = port.lid;
-  segment.dest_lid = to.lid;
-  next_psn_ = wire::psn_add(next_psn_, 1);
-  wire::Channel* ways[kMulticastFanout];
-  Window window;
-  uint8_t staged[kDatagramBytesMax];
-  if (message.scattered) [[unlikely]]
-    if (const char* why = gather_datagram(message, window, staged))
-      return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection, why);
-  const wire::Piece* pieces = message.scattered ? window.pieces : message.pieces;
-  const uint32_t piece_count = message.scattered ? window.count : message.count;
-
-  uint32_t count = 0;
-  if (to.has_grh && to.gid.is_multicast())
-    count = port.down ? 0 : engine_.fabric().multicast(to.gid, ways, kMulticastFanout);
-  else if ((ways[0] = way_of_datagram(engine_.fabric(), port, {to.gid, to.lid, to.qpn})))
-    count = 1;
-  for (uint32_t i = 0; i < count; i++) {
-    Segment unused;
-    const uint32_t room = engine_.room_epoch();
-    const SendResult result = ways[i]->send(segment, pieces, piece_count, false, &unused);
-    if (result == SendResult::kSourceFault)
-      return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection,
-                        "memory of the work request is not mapped");
-    // A slow listener must not hold up a group: its copy is dropped, as datagrams may be.
-    if (result == SendResult::kBusy && count == 1) {
-      engine_.wait_for_room(qp_, room);
-      return Step::kStop;
-    }
-  }
-  charge(message.length);
-  return after_message(message);
 }
 
 }  // namespace verbatim::engine

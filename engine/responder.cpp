@@ -378,12 +378,6 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   complete(completion);
 }
 
-// What is left of an unreliable message is not taken. Its receive request waits for the next one.
-void Responder::drop_message() {
-  work_held_ |= message_.has_work;
-  message_ = Progress{};
-}
-
 Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
   if (!reliable_) {
     if (why) engine_.explain(qp_.number(), static_cast<int>(Status::kRemoteAccess), due_psn_, why);

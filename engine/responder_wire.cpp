@@ -68,6 +68,12 @@ void Responder::take_packet(const Segment& segment, wire::Payload& payload) {
   if (ack_due_) unanswered_ = 0;
 }
 
+// What is left of an unreliable message is not taken. Its receive request waits for the next one.
+void Responder::drop_message() {
+  work_held_ |= message_.has_work;
+  message_ = Progress{};
+}
+
 // What is wrong with a packet at its place in the message; nullptr: nothing.
 const char* Responder::wrong_shape(const Segment& segment) const {
   if (segment.operation == Operation::kReadRequest || is_atomic(segment.operation))
