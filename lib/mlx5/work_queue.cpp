@@ -146,7 +146,8 @@ verbs::WorkQueue* create_wq(verbs::Context& context, ibv_wq_init_attr& attribute
     return nullptr;
   }
   attributes.max_wr = sizes.entries;
-  attributes.max_sge = sizes.elements;
+  // An entry may have room for more elements than the device takes.
+  attributes.max_sge = std::min(sizes.elements, context.hca->limits().max_sge);
   wq->base.wq_num = wq->receives.number;
   wq->base.post_recv = post_wq_recv;
   return wq.release();

@@ -95,6 +95,18 @@ TEST_F(WorkQueues, AreMadeWithSizesAndShown) {
   EXPECT_EQ(ibv_destroy_wq(wq), 0);
 }
 
+// So that the same record makes another one.
+TEST_F(WorkQueues, SayNoMoreElementsThanTheDeviceTakes) {
+  ibv_wq_init_attr init = attributes();
+  init.max_sge = 30;
+  for (int i = 0; i < 2; i++) {
+    ibv_wq* wq = ibv_create_wq(context, &init);
+    ASSERT_NE(wq, nullptr);
+    EXPECT_EQ(init.max_sge, 30u);
+    EXPECT_EQ(ibv_destroy_wq(wq), 0);
+  }
+}
+
 TEST_F(WorkQueues, AreRefusedWithWhatNoPacketGets) {
   const auto refused = [this](auto change, int error) {
     ibv_wq_init_attr init = attributes();
