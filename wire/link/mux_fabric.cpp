@@ -8,6 +8,9 @@ namespace verbatim::wire {
 
 namespace {
 
+/// Of interface-local scope (RFC 4291, 2.7), as the group of Ethernet frames: never for other hosts.
+bool stays_on_host(const Gid& group) { return group.bytes[0] == 0xff && (group.bytes[1] & 0xf) == 1; }
+
 bool is_forced() {
   const char* wanted = std::getenv("VERBATIM_WIRE");
   return wanted && std::strcmp(wanted, "udp") == 0;
@@ -39,13 +42,13 @@ bool MuxFabric::has_others() const {
 }
 
 void MuxFabric::join(const Gid& group) {
-  if (has_others()) udp_.join(group);
+  if (!stays_on_host(group) && has_others()) udp_.join(group);
 }
 
 // One packet on the wire for all other hosts; it does not come back to this one.
 uint32_t MuxFabric::multicast(const Gid& group, Channel** out, uint32_t max) {
   uint32_t count = shm_.multicast(group, out, max);
-  if (udp_.file() >= 0 && count < max) out[count++] = udp_.channel(group);
+  if (!stays_on_host(group) && udp_.file() >= 0 && count < max) out[count++] = udp_.channel(group);
   return count;
 }
 
