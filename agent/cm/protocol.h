@@ -34,7 +34,7 @@ enum class Do : uint32_t {
   /// One descriptor: an eventfd (EFD_SEMAPHORE). `channel` 0: a new one, else that number, as under the last
   /// agent. Answers with `channel`.
   kOpenChannel,
-  kCloseChannel,  ///< `channel`. EBUSY: an id is on it.
+  kCloseChannel,  ///< `channel`. The ids on it go, too.
   kGetEvent,      ///< `channel`. Answers with `event` and, but for multicast events, its id's testament.
   /// `channel`, `context`, `port_space`, `qp_type`. Answers with `id`. EINVAL: no such port space.
   kCreateId,
