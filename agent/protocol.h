@@ -28,6 +28,7 @@ enum class Ask : uint32_t {
   kHistory,    ///< the error reason number `index` of processes that have gone, oldest first
   kDirectory,  ///< the directory, for whoever only looks
   kWire,       ///< a socket on the port of RoCEv2; with a descriptor: take mine back, whose number is `index`
+  kConnectionManager,  ///< from now on this connection carries the records of agent/cm/protocol.h
 };
 
 struct Request {

@@ -136,6 +136,8 @@ Outcome Server::prepare() {
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   netlink_ = open_netlink();
   refresh_addresses();
+  connections_ = std::make_unique<ConnectionService>(*directory_, clock_);
+  if (has_predecessor()) connections_->expect_returns();
   poller_ = epoll_create1(EPOLL_CLOEXEC);
   if (poller_ < 0 || listen(listener_, 512) != 0) return Error{errno, "the agent could not listen"};
   watch(listener_, kListenerId);
@@ -161,14 +163,19 @@ void Server::watch(int file, uint64_t id) {
   epoll_ctl(poller_, EPOLL_CTL_ADD, file, &event);
 }
 
-// Nothing needs a clock while somebody is there and the kernel tells of address changes.
+// Nothing needs a clock while somebody is there, no connection waits for an answer, and the kernel tells of
+// address changes.
 int Server::wait_ms(uint64_t leave_at) const {
-  int wait = netlink_ < 0 ? kAddressPollMs : -1;
   const uint64_t now = clock_.now_ns();
-  if (ports_->settle_at_ns() != 0) leave_at = ports_->settle_at_ns();
-  if (!clients_.empty() && ports_->settle_at_ns() == 0) return wait;
-  const int left = now >= leave_at ? 0 : static_cast<int>((leave_at - now) / 1'000'000) + 1;
-  return wait < 0 ? left : std::min(wait, left);
+  const auto sooner = [now](int wait, uint64_t at_ns) {
+    const uint64_t left = now >= at_ns ? 0 : (at_ns - now) / 1'000'000 + 1;
+    const int left_ms = static_cast<int>(std::min<uint64_t>(left, kAddressPollMs * 60));
+    return wait < 0 ? left_ms : std::min(wait, left_ms);
+  };
+  int wait = netlink_ < 0 ? kAddressPollMs : -1;
+  if (connections_->deadline_ns() != kNever) wait = sooner(wait, connections_->deadline_ns());
+  if (ports_->settle_at_ns() != 0) wait = sooner(wait, ports_->settle_at_ns());
+  return clients_.empty() ? sooner(wait, leave_at) : wait;
 }
 
 int Server::run() {
@@ -180,11 +187,14 @@ int Server::run() {
     if (count < 0 && errno != EINTR) return 1;
     for (int i = 0; i < count; i++) happened(events[i].data.u64);
     if (netlink_ < 0) refresh_addresses();
+    connections_->step();
     const uint64_t now = clock_.now_ns();
     ports_->settle(now);
     watch_wire();
     if (!clients_.empty())
       somebody_came = true;
+    else if (connections_->deadline_ns() != kNever)
+      continue;  // peers wait for the last word
     else if (now >= leave_at && count == 0)
       break;
     if (count > 0 && somebody_came) leave_at = now + kLingerNs;
@@ -238,6 +248,7 @@ void Server::accept_client() {
 }
 
 void Server::serve(Client& client) {
+  if (client.connections != 0) return serve_connections(client);
   Request request{};
   Attached attached;
   const Received got =
@@ -257,9 +268,24 @@ void Server::serve(Client& client) {
     drop(client.id);
 }
 
+void Server::serve_connections(Client& client) {
+  cm::Request request{};
+  Attached attached;
+  const Received got =
+      receive_record(client.socket, &request, sizeof request, attached.files, attached.count);
+  if (got == Received::kNothing) return;
+  if (got == Received::kClosed || got == Received::kMalformed) return drop(client.id);
+  int none = -1;
+  const bool has_bell = attached.count == 1 && is_eventfd(attached.files[0]);
+  const cm::Answer answer =
+      connections_->handle(client.connections, request, has_bell ? attached.files[0] : none);
+  if (!send_record(client.socket, &answer, sizeof answer, nullptr, 0, false)) drop(client.id);
+}
+
 void Server::drop(uint64_t id) {
   Client client = clients_[id];
   clients_.erase(id);
+  if (client.connections != 0) connections_->close_client(client.connections);
   close_files(&client.socket, 1);
   close_files(&client.process, 1);
   if (client.slot != 0) {
@@ -297,6 +323,7 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
     attached.reply[attached.reply_count++] = directory_file_;
     return done();
   }
+  if (request.ask == Ask::kConnectionManager) return become_control_connection(client);
   if (client.slot == 0) return refusal({EPERM, "the process has not joined"});
   if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
   if (request.ask == Ask::kIntroduce) return introduce(request, attached);
@@ -408,6 +435,19 @@ Answer Server::history(const Request& request) {
   std::strncpy(reply.program, entry->program.c_str(), sizeof reply.program - 1);
   std::strncpy(reply.text, entry->text.c_str(), sizeof reply.text - 1);
   return reply;
+}
+
+Answer Server::become_control_connection(Client& client) {
+  if (client.slot != 0) return refusal({EALREADY, "this connection is of a process that has joined"});
+  client.connections = connections_->open_client();
+  return done();
+}
+
+// Processes that an agent before this had are there, though they have not come back yet.
+bool Server::has_predecessor() const {
+  for (uint32_t slot = 1; slot < wire::kSlotsMax; slot++)
+    if (slot_is_owned(slot)) return true;
+  return false;
 }
 
 // A process that does not read its notices loses them; what they say can also be seen in the directory.

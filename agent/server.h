@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agent/connection_service.h"
 #include "agent/history.h"
 #include "agent/protocol.h"
 #include "agent/registry.h"
@@ -35,6 +36,7 @@ class Server {
     uint32_t slot = 0;                ///< 0: has not joined
     int files[4] = {-1, -1, -1, -1};  ///< published, inbound, wake, notices
     char program[32] = {};
+    uint32_t connections = 0;  ///< its number in the connection manager; 0: this is no control connection
   };
   /// What came with a request, and what goes with its answer. Closes what nobody took.
   struct Attached {
@@ -54,6 +56,7 @@ class Server {
   void refuse_for_want_of_files();
   void happened(uint64_t id);
   void serve(Client& client);
+  void serve_connections(Client& client);
   void drop(uint64_t id);
   Answer answer(Client& client, const Request& request, Attached& attached);
   Answer join(Client& client, const Request& request, Attached& attached);
@@ -63,6 +66,8 @@ class Server {
   void watch_wire();
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);
+  Answer become_control_connection(Client& client);
+  bool has_predecessor() const;
   Client* owner_of(uint32_t slot);
   bool slot_is_owned(uint32_t slot) const;
   void notify(const Notice& notice);
@@ -81,6 +86,7 @@ class Server {
   uint64_t next_client_ = 1;
   History history_;
   SystemClock clock_;
+  std::unique_ptr<ConnectionService> connections_;
 };
 
 }  // namespace verbatim::agent

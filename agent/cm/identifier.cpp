@@ -29,6 +29,8 @@ bool is_sane(const Will& will) {
   const Connection& connection = will.connection;
   return will.magic == Will::kMagic && will.untold_count <= Will::kUntoldMax && id.step <= kLastStep &&
          connection.phase <= kLastPhase && connection.timeout_ms >= 1 &&
+         connection.timeout_ms <= kTimeoutMaxMs && connection.max_retries <= kRetriesMax &&
+         connection.retries_left <= kRetriesMax &&
          (id.comm_id == 0 || id.comm_id == connection.local_comm_id);
 }
 

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace verbatim::agent::cm {
 
 namespace {
 
+constexpr uint64_t kReturnNs = 10'000'000'000;
 constexpr size_t kIdsMax = 1 << 20;
 constexpr size_t kChannelsMax = 1 << 16;  ///< of one process
 
@@ -64,12 +66,17 @@ void Manager::step(uint64_t now_ns) {
   connections_.step();
 }
 
+void Manager::expect_returns(uint64_t now_ns) {
+  if (!std::exchange(returns_expected_, true)) connections_.expect_returns(now_ns + kReturnNs);
+}
+
 Answer Manager::handle(uint32_t client, const Request& request, uint64_t now_ns) {
   connections_.set_time(now_ns);
   Answer answer{};
   answer.serial = request.serial;
   answer.id = request.id;
   answer.channel = request.channel;
+  if (request.what == Do::kRestore) expect_returns(now_ns);
   const Outcome done = clients_.count(client) != 0 ? perform(client, request, answer)
                                                    : Outcome(Error{ESRCH, "no such process"});
   if (!done) {

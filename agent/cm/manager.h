@@ -26,8 +26,9 @@ class Manager final : private ConnectionUser {
   void step(uint64_t now_ns);
   /// When `step` has something to do; kNever.
   uint64_t deadline_ns() const { return connections_.deadline_ns(); }
-  /// Processes of an agent before this may come back until then.
-  void expect_returns(uint64_t until_ns) { connections_.expect_returns(until_ns); }
+  /// Processes of an agent before this will come back, in some seconds at most. Also known from the first
+  /// that does.
+  void expect_returns(uint64_t now_ns);
   size_t id_count() const { return ids_.size(); }
 
  private:
@@ -109,6 +110,7 @@ class Manager final : private ConnectionUser {
   std::unordered_map<Key, Identifier> ids_;
   std::map<uint32_t, Client> clients_;
   uint32_t next_client_ = 1;
+  bool returns_expected_ = false;
 };
 
 }  // namespace verbatim::agent::cm

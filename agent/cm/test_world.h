@@ -85,6 +85,7 @@ class World {
  public:
   /// What the wire does: false loses the message, by its name ("REQ") and how often that was sent before.
   std::function<bool(const std::string&, int)> passes = [](const std::string&, int) { return true; };
+  std::function<void(const Arrival&)> sees;  ///< all that is sent, as it would arrive
   Machine a{*this, {"10.0.0.1", "fd00::1", "127.0.0.1", "::1"}, 0xa};
   Machine b{*this, {"10.0.0.2", "fd00::2"}, 0xb};
   uint64_t now_ns = kSecond;
@@ -96,6 +97,7 @@ class World {
     const std::string name = roce::cm::name_of(message->body);
     const auto before = static_cast<int>(std::count(sent.begin(), sent.end(), name));
     sent.push_back(name);
+    if (sees) sees({remote, local, mad});
     if (passes(name, before)) under_way_.push_back({local, remote, {mad.begin(), mad.end()}});
   }
   /// Everything that is under way arrives, and what that causes.

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "agent/connection_service.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace verbatim::agent {
+
+namespace {
+
+constexpr uint16_t kAnyPort = 4791;  ///< nothing is sent to it
+
+}  // namespace
+
+ConnectionService::ConnectionService(const Directory& directory, const Clock& clock)
+    : directory_(directory), clock_(clock), manager_(*this, *this, *this) {}
+
+ConnectionService::~ConnectionService() {
+  for (const auto& [key, bell] : bells_) close(bell);
+}
+
+void ConnectionService::close_client(uint32_t client) {
+  manager_.close_client(client, clock_.now_ns());
+  const auto first = bells_.lower_bound({client, 0}), last = bells_.lower_bound({client + 1, 0});
+  for (auto each = first; each != last; ++each) close(each->second);
+  bells_.erase(first, last);
+  deliver();
+}
+
+cm::Answer ConnectionService::handle(uint32_t client, const cm::Request& request, int& file) {
+  if (request.what == cm::Do::kOpenChannel && file < 0) {
+    cm::Answer no{};
+    no.serial = request.serial;
+    no.error = EINVAL;
+    std::snprintf(no.text, sizeof no.text, "opening a channel takes an eventfd");
+    return no;
+  }
+  const cm::Answer answer = manager_.handle(client, request, clock_.now_ns());
+  if (answer.error == 0 && request.what == cm::Do::kOpenChannel) {
+    bells_[{client, answer.channel}] = std::exchange(file, -1);
+  } else if (answer.error == 0 && request.what == cm::Do::kCloseChannel) {
+    const auto bell = bells_.find({client, request.channel});
+    if (bell != bells_.end()) {
+      close(bell->second);
+      bells_.erase(bell);
+    }
+  }
+  deliver();
+  return answer;
+}
+
+void ConnectionService::expect_returns() { manager_.expect_returns(clock_.now_ns()); }
+
+void ConnectionService::step() {
+  const uint64_t now = clock_.now_ns();
+  if (manager_.deadline_ns() > now) return;
+  manager_.step(now);
+  deliver();
+}
+
+// What one datagram causes comes after it, not inside of it.
+void ConnectionService::deliver() {
+  while (!under_way_.empty()) {
+    const Datagram next = under_way_.front();
+    under_way_.pop_front();
+    manager_.on_mad({next.remote, next.local, next.mad}, clock_.now_ns());
+  }
+}
+
+void ConnectionService::send(const Gid& local, const Gid& remote, std::span<const uint8_t> mad) {
+  if (!is_local(remote)) return;
+  Datagram& datagram = under_way_.emplace_back();
+  datagram.local = local;
+  datagram.remote = remote;
+  std::copy_n(mad.begin(), std::min(mad.size(), datagram.mad.size()), datagram.mad.begin());
+}
+
+// An eventfd that somebody has filled up would make this thread wait.
+void ConnectionService::ring(uint32_t client, uint32_t channel) {
+  const auto bell = bells_.find({client, channel});
+  if (bell == bells_.end()) return;
+  pollfd room{bell->second, POLLOUT, 0};
+  if (poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(bell->second, &one, sizeof one);
+}
+
+bool ConnectionService::is_local(const Gid& gid) const {
+  const uint32_t count = std::min(directory_.gid_count.load(), kGidsMax);
+  return !gid.is_zero() && std::any_of(directory_.gids, directory_.gids + count,
+                                       [&](const engine::GidEntry& entry) { return entry.gid == gid; });
+}
+
+std::optional<cm::LocalAddress> ConnectionService::find(const cm::SocketAddress& address) const {
+  const uint32_t count = std::min(directory_.gid_count.load(), kGidsMax);
+  for (uint32_t i = 0; i < count; i++) {
+    const engine::GidEntry& entry = directory_.gids[i];
+    if (!(entry.gid == address.address) || entry.type != GidType::kRoceV2) continue;
+    if (address.is_link_local() && address.scope != 0 && address.scope != entry.interface_index) continue;
+    return cm::LocalAddress{entry.gid, i, entry.interface_index, entry.mtu};
+  }
+  return std::nullopt;
+}
+
+// A datagram socket that is connected knows where it would send from.
+Expected<cm::SocketAddress> ConnectionService::source_for(const cm::SocketAddress& destination) const {
+  const int asked = socket(destination.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (asked < 0) return Error{errno, "no socket to ask for a route with"};
+  cm::SocketAddress with_port = destination;
+  with_port.port = kAnyPort;
+  sockaddr_storage address{};
+  socklen_t length = cm::to_sockaddr(with_port, address);
+  int error = 0;
+  if (connect(asked, reinterpret_cast<const sockaddr*>(&address), length) != 0) error = errno;
+  length = sizeof address;
+  if (error == 0 && getsockname(asked, reinterpret_cast<sockaddr*>(&address), &length) != 0) error = errno;
+  close(asked);
+  if (error != 0) return Error{error, "no route to the address: " + std::string(std::strerror(error))};
+  cm::SocketAddress source = cm::socket_address(reinterpret_cast<const sockaddr*>(&address), length);
+  source.port = 0;
+  return source;
+}
+
+cm::PortTable::Range ConnectionService::ports() const {
+  cm::PortTable::Range range;
+  std::FILE* file = std::fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+  if (!file) return range;
+  unsigned first = 0, last = 0;
+  if (std::fscanf(file, "%u %u", &first, &last) == 2 && first >= 1 && first <= last && last <= UINT16_MAX)
+    range = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+  std::fclose(file);
+  return range;
+}
+
+// That of the first device.
+uint64_t ConnectionService::guid() const {
+  uint64_t guid = 0;
+  for (size_t i = 8; i < 16; i++) guid = guid << 8 | directory_.gids[0].gid.bytes[i];
+  return guid;
+}
+
+uint32_t ConnectionService::random() {
+  uint32_t value = 0;
+  if (getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<uint32_t>(clock_.now_ns());
+  return value;
+}
+
+}  // namespace verbatim::agent

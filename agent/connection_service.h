@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "agent/cm/manager.h"
+#include "agent/directory.h"
+#include "base/clock.h"
+
+namespace verbatim::agent {
+
+/// The agent's connection manager with what it needs of the host: addresses out of the directory, routes, a
+/// clock, the processes' channels. Datagrams between processes of this host go round in here; those for other
+/// hosts are lost.
+class ConnectionService final : private cm::HostView, private cm::MadWire, private cm::Bell {
+ public:
+  /// `directory` has the host's addresses in it already.
+  ConnectionService(const Directory& directory, const Clock& clock);
+  ~ConnectionService() override;
+  ConnectionService(const ConnectionService&) = delete;
+  ConnectionService& operator=(const ConnectionService&) = delete;
+
+  uint32_t open_client() { return manager_.open_client(); }
+  void close_client(uint32_t client);
+  /// `file`: an eventfd that came with the request, -1: none; taken (and set to -1) where it is needed.
+  cm::Answer handle(uint32_t client, const cm::Request& request, int& file);
+  /// Processes of an agent before this are still there.
+  void expect_returns();
+  void step();
+  /// When `step` has something to do; kNever.
+  uint64_t deadline_ns() const { return manager_.deadline_ns(); }
+
+ private:
+  using ChannelKey = std::pair<uint32_t, uint32_t>;  ///< client, channel
+  struct Datagram {
+    Gid local, remote;
+    std::array<uint8_t, roce::kMadBytes> mad;
+  };
+
+  std::optional<cm::LocalAddress> find(const cm::SocketAddress& address) const override;
+  Expected<cm::SocketAddress> source_for(const cm::SocketAddress& destination) const override;
+  cm::PortTable::Range ports() const override;
+  uint64_t guid() const override;
+  uint32_t random() override;
+  void send(const Gid& local, const Gid& remote, std::span<const uint8_t> mad) override;
+  void ring(uint32_t client, uint32_t channel) override;
+
+  bool is_local(const Gid& gid) const;
+  void deliver();
+
+  const Directory& directory_;
+  const Clock& clock_;
+  std::deque<Datagram> under_way_;
+  std::map<ChannelKey, int> bells_;  ///< eventfds
+  cm::Manager manager_;
+};
+
+}  // namespace verbatim::agent

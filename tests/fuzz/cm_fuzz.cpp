@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// The connection manager among processes that ask for anything and hosts that send anything: requests that
+// make sense and ones that do not, messages that are lost, damaged and played again, agents that are replaced
+// and told lies by testaments. Nothing crashes, and when the processes have ended and time has passed,
+// nothing is left. usage: cm_fuzz [--seconds N] [--first SEED] [--seed SEED] [--canary]
+//   --seed     that case alone
+//   --canary   leaves a process behind: a run that does not fail finds nothing
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <optional>
+
+#include "agent/cm/test_world.h"
+#include "tests/fuzz/random.h"
+
+using namespace verbatim;
+using namespace verbatim::agent::cm;
+using fuzz::Random;
+
+namespace {
+
+constexpr uint32_t kLastDo = static_cast<uint32_t>(Do::kRestore);
+constexpr uint64_t kLongNs = 4000 * kSecond;  ///< everything has given up by then
+
+struct Process {
+  Machine* machine;
+  uint32_t client;
+  std::vector<uint32_t> ids{1};
+  std::vector<Testament> testaments;
+};
+
+struct Tally {
+  uint64_t done = 0, refused = 0, datagrams = 0, established = 0;
+};
+
+class Case {
+ public:
+  Case(uint64_t seed, Tally& tally) : random_(seed), tally_(tally) {
+    world_.sees = [this](const Arrival& arrival) {
+      seen_.push_back({arrival.local, arrival.remote, {arrival.mad.begin(), arrival.mad.end()}});
+      if (seen_.size() > 64) seen_.erase(seen_.begin());
+    };
+    world_.passes = [this](const std::string&, int) { return !random_.one_in(5); };
+    for (Machine* machine : {&world_.a, &world_.a, &world_.b}) start(*machine);
+  }
+
+  void run() {
+    const uint32_t steps = 50 + random_.below(400);
+    for (uint32_t i = 0; i < steps; i++) step();
+  }
+
+  /// What is left when all have gone.
+  const char* leftovers(bool canary) {
+    for (Process& each : processes_)
+      if (!canary || &each != &processes_.front())
+        each.machine->manager->close_client(each.client, world_.now_ns);
+    world_.sees = nullptr;
+    world_.pass(kLongNs);
+    for (Machine* machine : {&world_.a, &world_.b}) {
+      if (machine->manager->id_count() != 0) return "ids are left";
+      if (machine->manager->deadline_ns() != kNever) return "timers are left";
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Seen {
+    Gid local, remote;
+    std::vector<uint8_t> mad;
+  };
+
+  void start(Machine& machine) {
+    processes_.push_back({&machine, machine.manager->open_client(), {1}, {}});
+    for (int i = 0; i < 2; i++) {
+      Request open{};
+      open.what = Do::kOpenChannel;
+      ask(processes_.back(), open);
+    }
+  }
+
+  void step() {
+    switch (random_.below(16)) {
+      case 0:
+        return damaged_datagram();
+      case 1:
+        world_.sent.clear();
+        return world_.pass(random_.next() % (20 * kSecond));
+      case 2:
+        if (random_.one_in(8)) return replace_process();
+        if (random_.one_in(8)) return replace_agent();
+        return nonsense();
+      case 3:
+      case 4:
+      case 5:
+        return world_.settle();
+      case 6:
+        return advance();
+      default:
+        return sensible();
+    }
+  }
+
+  Process& any() { return processes_[random_.below(static_cast<uint32_t>(processes_.size()))]; }
+
+  void ask(Process& process, const Request& request) {
+    const Answer answer = process.machine->manager->handle(process.client, request, world_.now_ns);
+    answer.error == 0 ? tally_.done++ : tally_.refused++;
+    if (answer.error != 0) return;
+    if (answer.id != 0 && process.ids.size() < 40) process.ids.push_back(answer.id);
+    if (answer.testament.bytes != 0 && process.testaments.size() < 40)
+      process.testaments.push_back(answer.testament);
+    if (answer.event.type == RDMA_CM_EVENT_ESTABLISHED) tally_.established++;
+  }
+
+  SocketAddress address() {
+    static constexpr const char* kAddresses[] = {"10.0.0.1", "10.0.0.2", "fd00::1",  "fd00::2",
+                                                 "0.0.0.0",  "::",       "239.1.1.1"};
+    return ip(kAddresses[random_.below(std::size(kAddresses))],
+              static_cast<uint16_t>(7000 + random_.below(3)));
+  }
+
+  Request request_of(Process& process) {
+    Request request{};
+    request.id = process.ids[random_.below(static_cast<uint32_t>(process.ids.size()))];
+    request.channel = 1 + random_.below(2);
+    static constexpr uint16_t kSpaces[] = {RDMA_PS_TCP, RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB, RDMA_PS_IPOIB};
+    request.port_space = kSpaces[random_.below(std::size(kSpaces))];
+    request.qp_type = static_cast<uint8_t>(2 + random_.below(9));
+    request.source = random_.one_in(2) ? SocketAddress{} : address();
+    request.destination = address();
+    request.backlog = static_cast<int32_t>(random_.below(4));
+    request.qp_state = random_.below(5);
+    request.option = static_cast<Option>(random_.below(6));
+    request.value = random_.below(40);
+    request.parameters.valid = static_cast<uint8_t>(random_.below(2));
+    request.parameters.qp_num = random_.below(6);
+    request.parameters.private_data_bytes = static_cast<uint8_t>(random_.below(60));
+    if (!process.testaments.empty())
+      request.testament = process.testaments[random_.below(static_cast<uint32_t>(process.testaments.size()))];
+    return request;
+  }
+
+  void sensible() {
+    Process& process = any();
+    Request request = request_of(process);
+    request.what = static_cast<Do>(random_.below(kLastDo + 2));
+    if (request.what == Do::kCloseChannel && !random_.one_in(16)) request.what = Do::kGetEvent;
+    if (request.what == Do::kRestore) {
+      request.id = random_.below(50);
+      for (uint32_t i = random_.below(3); i > 0; i--)
+        request.testament.state[random_.below(sizeof request.testament.state)] =
+            static_cast<uint8_t>(random_.next());
+    }
+    ask(process, request);
+  }
+
+  /// What programs do, one after the other, so that connections come about at all.
+  void advance() {
+    for (const Do what : {Do::kCreateId, Do::kBindAddress, Do::kListen, Do::kCreateId, Do::kResolveAddress,
+                          Do::kResolveRoute, Do::kConnect, Do::kGetEvent, Do::kGetEvent, Do::kAccept,
+                          Do::kGetEvent, Do::kEstablish, Do::kGetEvent}) {
+      Process& process = any();
+      Request request = request_of(process);
+      request.what = what;
+      if (!process.ids.empty() && !random_.one_in(4)) request.id = process.ids.back();
+      ask(process, request);
+      world_.settle();
+    }
+  }
+
+  void nonsense() {
+    Process& process = any();
+    Request request;
+    random_.fill(&request, sizeof request);
+    if (random_.one_in(2)) request.what = static_cast<Do>(random_.below(kLastDo + 1));
+    if (random_.one_in(2)) request.id = 1 + random_.below(8);
+    if (random_.one_in(2)) request.channel = 1;
+    ask(process, request);
+  }
+
+  void damaged_datagram() {
+    if (seen_.empty()) return;
+    Seen next = seen_[random_.below(static_cast<uint32_t>(seen_.size()))];
+    for (uint32_t i = random_.below(4); i > 0; i--)
+      next.mad[random_.below(static_cast<uint32_t>(next.mad.size()))] = static_cast<uint8_t>(random_.next());
+    if (random_.one_in(8)) next.mad.resize(random_.below(300));
+    Machine& machine = random_.one_in(2) ? world_.a : world_.b;
+    machine.manager->on_mad({next.local, next.remote, next.mad}, world_.now_ns);
+    tally_.datagrams++;
+  }
+
+  void replace_process() {
+    const uint32_t which = random_.below(static_cast<uint32_t>(processes_.size()));
+    Machine& machine = *processes_[which].machine;
+    machine.manager->close_client(processes_[which].client, world_.now_ns);
+    processes_.erase(processes_.begin() + which);
+    start(machine);
+  }
+
+  void replace_agent() {
+    Machine& machine = random_.one_in(2) ? world_.a : world_.b;
+    machine.start();
+    for (Process& process : processes_) {
+      if (process.machine != &machine) continue;
+      process.client = machine.manager->open_client();
+      Request open{};
+      open.what = Do::kOpenChannel;
+      ask(process, open);
+      ask(process, open);
+    }
+  }
+
+  Random random_;
+  Tally& tally_;
+  World world_;
+  std::vector<Process> processes_;
+  std::vector<Seen> seen_;
+};
+
+double now_s() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  double seconds = 5;
+  bool canary = false;
+  std::optional<uint64_t> only, first;
+  for (int i = 1; i < argc; i++) {
+    if (std::strcmp(argv[i], "--canary") == 0) canary = true;
+    if (i + 1 == argc) break;
+    if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
+    if (std::strcmp(argv[i], "--first") == 0) first = std::strtoull(argv[i + 1], nullptr, 0);
+    if (std::strcmp(argv[i], "--seed") == 0) only = std::strtoull(argv[i + 1], nullptr, 0);
+  }
+  const uint64_t seed = only.value_or(first.value_or(static_cast<uint64_t>(time(nullptr)) * 1'000'000));
+  std::printf("cm_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);
+  Tally tally;
+  uint64_t cases = 0;
+  for (const double began = now_s(); cases == 0 || (!only && now_s() - began < seconds); cases++) {
+    Case next(seed + cases, tally);
+    next.run();
+    if (const char* left = next.leftovers(canary)) {
+      std::fprintf(stderr, "FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed + cases), left);
+      return 1;
+    }
+  }
+  std::printf("cm_fuzz: %llu cases, %llu requests done, %llu refused, %llu datagrams, %llu established\n",
+              static_cast<unsigned long long>(cases), static_cast<unsigned long long>(tally.done),
+              static_cast<unsigned long long>(tally.refused),
+              static_cast<unsigned long long>(tally.datagrams),
+              static_cast<unsigned long long>(tally.established));
+  return 0;
+}
