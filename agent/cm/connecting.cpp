@@ -185,7 +185,7 @@ Outcome Manager::accept(Identifier& id, const Request& request) {
   rep.target_ack_delay = kAckDelay;
   rep.end_to_end_flow_control = given.flow_control != 0;
   rep.rnr_retry_count = std::min(given.valid ? given.rnr_retry_count : kMost, kMost);
-  rep.srq = given.srq != 0;
+  rep.srq = given.srq != 0 || connection->service == TransportService::kExtended;
   if (Outcome sent = connections_.accept(id.s.comm_id, rep, enhancement_of(request.ece)); !sent) return sent;
   id.s.qp_num = given.qp_num & 0xffffff;
   id.context = request.context;

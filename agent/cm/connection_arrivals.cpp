@@ -193,7 +193,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
   if (!found) {
     // A REQ is rejected by those who have no comm id for it.
     Entry* asked = entry(rej.remote_comm_id);
-    if (!asked || rej.local_comm_id != 0 || asked->connection.phase == Phase::kIdle ||
+    if (!asked || rej.local_comm_id != 0 || asked->connection.phase != Phase::kReqSent ||
         !(asked->connection.path.remote_gid == arrival.remote) ||
         asked->connection.transaction != header.transaction)
       return;

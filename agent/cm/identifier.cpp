@@ -24,13 +24,21 @@ constexpr size_t kBools[] = {offsetof(Connection, active),
                              offsetof(Connection, path) + offsetof(roce::cm::Path, subnet_local),
                              offsetof(Connection, path) + offsetof(roce::cm::Path, sap_supported)};
 
+// What goes out again must be a message, and there where something has to.
+bool repeats_well(const Connection& connection) {
+  if (connection.has_pending) return roce::cm::Message::parse(connection.pending).ok();
+  return connection.phase != Phase::kReqSent && connection.phase != Phase::kRepSent &&
+         connection.phase != Phase::kDreqSent && connection.phase != Phase::kSidrReqSent &&
+         connection.phase != Phase::kSidrAnswered;
+}
+
 bool is_sane(const Will& will) {
   const IdState& id = will.id;
   const Connection& connection = will.connection;
   return will.magic == Will::kMagic && will.untold_count <= Will::kUntoldMax && id.step <= kLastStep &&
          connection.phase <= kLastPhase && connection.timeout_ms >= 1 &&
          connection.timeout_ms <= kTimeoutMaxMs && connection.max_retries <= kRetriesMax &&
-         connection.retries_left <= kRetriesMax &&
+         connection.retries_left <= kRetriesMax && repeats_well(connection) &&
          (id.comm_id == 0 || id.comm_id == connection.local_comm_id);
 }
 
@@ -58,7 +66,7 @@ void for_receiving(const IdState& id, const Connection& connection, QpAttributes
   to.path_mtu = connection.path_mtu;
   to.dest_qp_num = connection.remote_qpn;
   to.rq_psn = id.first_psn;
-  if (connection.service == roce::cm::TransportService::kUc) return;
+  if (id.qp_type == IBV_QPT_UC || id.qp_type == IBV_QPT_XRC_SEND) return;
   to.mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   to.max_dest_rd_atomic = connection.responder_resources;
 }
@@ -66,9 +74,11 @@ void for_receiving(const IdState& id, const Connection& connection, QpAttributes
 void for_sending(const IdState& id, const Connection& connection, QpAttributes& to) {
   to.mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   to.sq_psn = connection.remote_psn;
-  if (connection.service == roce::cm::TransportService::kUc) return;
-  to.mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  if (id.qp_type == IBV_QPT_UC) return;
+  to.mask |= IBV_QP_TIMEOUT;
   to.timeout = id.ack_timeout_given ? id.ack_timeout : connection.ack_timeout;
+  if (id.qp_type == IBV_QPT_XRC_RECV) return;
+  to.mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   to.retry_count = connection.retry_count;
   to.rnr_retry = connection.rnr_retry_count;
   to.max_rd_atomic = connection.initiator_depth;

@@ -28,7 +28,8 @@ bool step_back(Connection& connection, uint32_t type) {
     connection.remote_comm_id = 0;
   } else if (type == RDMA_CM_EVENT_ESTABLISHED && connection.phase == Phase::kEstablished) {
     connection.phase = Phase::kRepSent;
-  } else if (type == RDMA_CM_EVENT_ESTABLISHED && connection.phase == Phase::kIdle) {
+  } else if (type == RDMA_CM_EVENT_ESTABLISHED && connection.phase == Phase::kIdle &&
+             roce::cm::Message::parse(connection.pending)) {
     connection.phase = Phase::kSidrReqSent;
     connection.has_pending = true;
   } else {
@@ -42,8 +43,9 @@ bool step_back(Connection& connection, uint32_t type) {
 Manager::Manager(HostView& host, MadWire& wire, Bell& bell)
     : host_(host), bell_(bell), connections_(wire, *this, host.guid(), host.random()) {}
 
+// Ids are numbered from anywhere, so that new ones do not get numbers that are still to be given back.
 uint32_t Manager::open_client() {
-  clients_[next_client_];
+  clients_[next_client_].next_id = 1 + (host_.random() & 0x3fffffff);
   return next_client_++;
 }
 

@@ -51,7 +51,7 @@ class Machine final : public HostView, public MadWire, public Bell {
   std::optional<LocalAddress> find(const SocketAddress& address) const override {
     for (size_t i = 0; i < addresses_.size(); i++)
       if (ip(addresses_[i]).address == address.address)
-        return LocalAddress{address.address, static_cast<uint32_t>(i), 1, 1500};
+        return LocalAddress{address.address, static_cast<uint32_t>(i), 1, mtu};
     return std::nullopt;
   }
   Expected<SocketAddress> source_for(const SocketAddress& destination) const override {
@@ -73,6 +73,7 @@ class Machine final : public HostView, public MadWire, public Bell {
 
   std::unique_ptr<Manager> manager;
   int rung = 0;
+  uint32_t mtu = 1500;
 
  private:
   World& world_;
@@ -86,8 +87,8 @@ class World {
   /// What the wire does: false loses the message, by its name ("REQ") and how often that was sent before.
   std::function<bool(const std::string&, int)> passes = [](const std::string&, int) { return true; };
   std::function<void(const Arrival&)> sees;  ///< all that is sent, as it would arrive
-  Machine a{*this, {"10.0.0.1", "fd00::1", "127.0.0.1", "::1"}, 0xa};
-  Machine b{*this, {"10.0.0.2", "fd00::2"}, 0xb};
+  Machine a{*this, {"10.0.0.1", "fd00::1", "127.0.0.1", "::1", "10.77.0.2", "fd77::2"}, 0xa};
+  Machine b{*this, {"10.0.0.2", "fd00::2", "10.77.0.3", "fd77::3"}, 0xb};
   uint64_t now_ns = kSecond;
   std::vector<std::string> sent;  ///< names, lost ones too
 

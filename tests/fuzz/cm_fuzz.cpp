@@ -95,7 +95,7 @@ class Case {
       case 5:
         return world_.settle();
       case 6:
-        return advance();
+        return converse();
       default:
         return sensible();
     }
@@ -103,14 +103,15 @@ class Case {
 
   Process& any() { return processes_[random_.below(static_cast<uint32_t>(processes_.size()))]; }
 
-  void ask(Process& process, const Request& request) {
+  Answer ask(Process& process, const Request& request) {
     const Answer answer = process.machine->manager->handle(process.client, request, world_.now_ns);
     answer.error == 0 ? tally_.done++ : tally_.refused++;
-    if (answer.error != 0) return;
+    if (answer.error != 0) return answer;
     if (answer.id != 0 && process.ids.size() < 40) process.ids.push_back(answer.id);
     if (answer.testament.bytes != 0 && process.testaments.size() < 40)
       process.testaments.push_back(answer.testament);
     if (answer.event.type == RDMA_CM_EVENT_ESTABLISHED) tally_.established++;
+    return answer;
   }
 
   SocketAddress address() {
@@ -155,18 +156,45 @@ class Case {
     ask(process, request);
   }
 
-  /// What programs do, one after the other, so that connections come about at all.
-  void advance() {
-    for (const Do what : {Do::kCreateId, Do::kBindAddress, Do::kListen, Do::kCreateId, Do::kResolveAddress,
-                          Do::kResolveRoute, Do::kConnect, Do::kGetEvent, Do::kGetEvent, Do::kAccept,
-                          Do::kGetEvent, Do::kEstablish, Do::kGetEvent}) {
-      Process& process = any();
-      Request request = request_of(process);
-      request.what = what;
-      if (!process.ids.empty() && !random_.one_in(4)) request.id = process.ids.back();
-      ask(process, request);
-      world_.settle();
-    }
+  Answer ask(Process& process, Do what, uint32_t id, const SocketAddress& address = {}) {
+    Request request{};
+    request.what = what;
+    request.id = id;
+    request.channel = 1;
+    request.port_space = RDMA_PS_TCP;
+    request.source = what == Do::kBindAddress ? address : SocketAddress{};
+    request.destination = address;
+    request.parameters.valid = 1;
+    request.parameters.qp_num = 16 + random_.below(1 << 20);
+    const Answer answer = ask(process, request);
+    world_.settle();
+    return answer;
+  }
+
+  /// The id of the next event of this type, 0: there is none.
+  uint32_t next(Process& process, uint32_t type) {
+    for (Answer answer = ask(process, Do::kGetEvent, 0); answer.error == 0;
+         answer = ask(process, Do::kGetEvent, 0))
+      if (answer.event.type == type) return answer.event.id;
+    return 0;
+  }
+
+  /// What programs do, one after the other, so that connections come about.
+  void converse() {
+    Process &server = any(), &client = any();
+    const SocketAddress at = ip(server.machine == &world_.a ? "10.0.0.1" : "10.0.0.2",
+                                static_cast<uint16_t>(7000 + random_.below(100)));
+    const uint32_t listener = ask(server, Do::kCreateId, 0).id;
+    ask(server, Do::kBindAddress, listener, at);
+    ask(server, Do::kListen, listener);
+    const uint32_t id = ask(client, Do::kCreateId, 0).id;
+    ask(client, Do::kResolveAddress, id, at);
+    ask(client, Do::kResolveRoute, id);
+    ask(client, Do::kConnect, id);
+    if (const uint32_t child = next(server, RDMA_CM_EVENT_CONNECT_REQUEST)) ask(server, Do::kAccept, child);
+    if (next(client, RDMA_CM_EVENT_CONNECT_RESPONSE)) ask(client, Do::kEstablish, id);
+    next(server, RDMA_CM_EVENT_ESTABLISHED);
+    if (random_.one_in(2)) ask(client, Do::kDisconnect, id);
   }
 
   void nonsense() {
