@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "agent/cm/protocol.h"
+
+namespace verbatim::rdmacm {
+
+using agent::cm::Answer;
+using agent::cm::Do;
+using agent::cm::Request;
+
+/// Asks the agent's connection manager, which is started when there is none. 0, or -1 with errno set.
+int ask(Request& request, Answer& answer);
+
+/// Opens a channel over an eventfd; its number, or 0 with errno set.
+uint32_t open_channel(int eventfd);
+
+}  // namespace verbatim::rdmacm
