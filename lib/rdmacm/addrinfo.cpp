@@ -89,7 +89,8 @@ bool take_answer(const addrinfo& found, const rdma_addrinfo& hints, rdma_addrinf
     (passive ? to.ai_src_canonname : to.ai_dst_canonname) = strdup(found.ai_canonname);
   if (wants_native(hints, found)) {
     to.ai_family = AF_IB;
-    return as_native(*reinterpret_cast<const sockaddr_in6*>(found.ai_addr), to.ai_port_space, address, length);
+    return as_native(*reinterpret_cast<const sockaddr_in6*>(found.ai_addr), to.ai_port_space, address,
+                     length);
   }
   to.ai_family = found.ai_family;
   return copy_address(found.ai_addr, found.ai_addrlen, address, length);

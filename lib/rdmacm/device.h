@@ -10,7 +10,8 @@
 
 namespace verbatim::rdmacm {
 
-/// A device that ids are bound to. It stays open once opened; what its ids share lives as long as one of them.
+/// A device that ids are bound to. It stays open once opened; what its ids share lives as long as one of
+/// them.
 struct Device {
   ibv_context* verbs = nullptr;
   ibv_pd* pd = nullptr;      ///< of ids whose program gives none
@@ -27,8 +28,8 @@ class Devices {
  public:
   static Devices& of_process();
 
-  /// The device that stands for the host's addresses, with a protection domain: the first with an Ethernet port.
-  /// Give it back with release().
+  /// The device that stands for the host's addresses, with a protection domain: the first with an Ethernet
+  /// port. Give it back with release().
   Device* hold_port();
   void release(Device* device);
   ibv_xrcd* domain_of_xrc(Device& device);

@@ -21,7 +21,8 @@ int become_passive(Id& id, const rdma_addrinfo& info, ibv_pd* pd, const ibv_qp_i
 int find_way(Id& id, const rdma_addrinfo& info) {
   if (rdma_resolve_addr(&id.base, info.ai_src_addr, info.ai_dst_addr, kResolveMs) != 0) return -1;
   if (info.ai_route_len == 0) return rdma_resolve_route(&id.base, kResolveMs);
-  if (rdma_set_option(&id.base, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, info.ai_route, info.ai_route_len) != 0) return -1;
+  if (rdma_set_option(&id.base, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, info.ai_route, info.ai_route_len) != 0)
+    return -1;
   return complete(id);
 }
 

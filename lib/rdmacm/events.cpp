@@ -101,8 +101,8 @@ Id* make_child(const Id& listener, const Answer& answer) {
   child->responder_resources = from.parameters.responder_resources;
   child->remote_ece = {from.ece.vendor_id, from.ece.options, 0};
   IdTable::of_process().add(*child);
-  const bool taken = adopt(*child, answer.view) == 0 &&
-                     (!listener.waits || rdma_migrate_id(&child->base, nullptr) == 0);
+  const bool taken =
+      adopt(*child, answer.view) == 0 && (!listener.waits || rdma_migrate_id(&child->base, nullptr) == 0);
   if (taken) return child;
   rdma_destroy_id(&child->base);
   return nullptr;

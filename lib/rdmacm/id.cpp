@@ -56,7 +56,8 @@ void free_id(Id* id) {
   delete id;
 }
 
-int create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps, ibv_qp_type qp_type) {
+int create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps,
+              ibv_qp_type qp_type) {
   if (id == nullptr || !is_known(ps)) return fail(EINVAL);
   Id* made = make_id(Channel::of(channel), context, ps, qp_type);
   if (made == nullptr) return -1;

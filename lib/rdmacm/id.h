@@ -58,7 +58,7 @@ struct Id {
   uint8_t initiator_depth = 0, responder_resources = 0;
   bool own_send_queue = false, own_receive_queue = false;  ///< completion queues made for the queue pair
   bool queue_of_srq = false;                               ///< recv_cq was made for the SRQ
-  std::vector<uint8_t> connect_data;  ///< goes in front of the program's private data
+  std::vector<uint8_t> connect_data;                       ///< goes in front of the program's private data
   std::unique_ptr<ibv_sa_path_rec> path;
   std::optional<ibv_qp_init_attr> request_queues;  ///< of ids that requests bring
   ibv_ece local_ece{}, remote_ece{};
@@ -108,7 +108,8 @@ Id* make_id(Channel* channel, void* context, rdma_port_space ps, ibv_qp_type qp_
 /// Gives back all that is in it; the agent knows of it no more.
 void free_id(Id* id);
 /// rdma_create_id with a type of queue pair. 0, or -1 with errno set.
-int create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps, ibv_qp_type qp_type);
+int create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps,
+              ibv_qp_type qp_type);
 
 /// Takes what the agent knows of an id over into its public part, with the device. 0, or -1 with errno set.
 int adopt(Id& id, const agent::cm::View& view);

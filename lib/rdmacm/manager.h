@@ -9,10 +9,12 @@ using agent::cm::Answer;
 using agent::cm::Do;
 using agent::cm::Request;
 
-/// Asks the agent's connection manager, which is started when there is none. 0, or -1 with errno set.
+/// Asks the agent's connection manager, which is started when there is none, and once more if it goes away
+/// meanwhile. 0, or -1 with errno set: what the manager says, or why there is none. Thread safe.
 int ask(Request& request, Answer& answer);
 
-/// Opens a channel over an eventfd; its number, or 0 with errno set.
+/// Opens a channel over an eventfd, which must stay open until the channel is closed; its number, or 0 with
+/// errno set.
 uint32_t open_channel(int eventfd);
 
 }  // namespace verbatim::rdmacm

@@ -63,7 +63,8 @@ using namespace verbatim::rdmacm;
 
 extern "C" {
 
-int rdma_resolve_addrinfo(rdma_cm_id* public_id, const char* node, const char* service, const rdma_addrinfo* hints) {
+int rdma_resolve_addrinfo(rdma_cm_id* public_id, const char* node, const char* service,
+                          const rdma_addrinfo* hints) {
   if (public_id == nullptr) return fail(EINVAL);
   Id& id = *Id::of(public_id);
   if (id.resolving.exchange(true)) return fail(EBUSY);

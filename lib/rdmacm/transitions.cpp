@@ -8,7 +8,9 @@
 namespace verbatim::rdmacm {
 namespace {
 
-int move(ibv_qp* qp, ibv_qp_attr& attributes, int mask) { return settle(ibv_modify_qp(qp, &attributes, mask)); }
+int move(ibv_qp* qp, ibv_qp_attr& attributes, int mask) {
+  return settle(ibv_modify_qp(qp, &attributes, mask));
+}
 
 int move(ibv_qp* qp, ibv_qp_state state, int more = 0) {
   ibv_qp_attr attributes{};
@@ -69,7 +71,8 @@ int finish_connecting(Id& id, const agent::cm::Ece& remote) {
   // A peer that knows no options leaves none; one of another vendor cannot have answered ours.
   ibv_ece agreed{remote.vendor_id, remote.options, 0};
   if (remote.vendor_id == 0) agreed = {id.local_ece.vendor_id, 0, 0};
-  int result = agreed.vendor_id == id.local_ece.vendor_id ? settle_ece(ibv_set_ece(qp, &agreed)) : fail(EINVAL);
+  int result =
+      agreed.vendor_id == id.local_ece.vendor_id ? settle_ece(ibv_set_ece(qp, &agreed)) : fail(EINVAL);
   id.remote_ece.vendor_id = remote.vendor_id;
   if (result == 0) result = move_to_connected(id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH);
   if (result == 0) result = establish(id);
