@@ -16,7 +16,7 @@ namespace {
 static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLERR == POLLERR && EPOLLHUP == POLLHUP);
 
 struct Member {
-  std::shared_ptr<Socket> socket;
+  std::weak_ptr<Socket> socket;  ///< closing it is leaving
   epoll_event wanted;
   uint64_t told = 0;  ///< of an edge-triggered one: its edges when it was told of
 };
@@ -37,7 +37,11 @@ Members* members_of(int set) {
 }
 
 int change(Members& members, int op, int fd, const epoll_event* event) {
-  const auto found = members.find(fd);
+  auto found = members.find(fd);
+  if (found != members.end() && found->second.socket.expired()) {
+    members.erase(found);
+    found = members.end();
+  }
   if (op != EPOLL_CTL_ADD && found == members.end()) return fail(ENOENT);
   if (op == EPOLL_CTL_ADD && found != members.end()) return fail(EEXIST);
   if (op == EPOLL_CTL_DEL) {
@@ -52,7 +56,7 @@ int change(Members& members, int op, int fd, const epoll_event* event) {
 
 /// One that was told of.
 void note(Member& member) {
-  member.told = member.socket->edges();
+  if (const auto socket = member.socket.lock()) member.told = socket->edges();
   if ((member.wanted.events & EPOLLONESHOT) != 0) member.wanted.events = EPOLLONESHOT;
 }
 
@@ -71,7 +75,7 @@ int collect(int set, const std::vector<pollfd>& wanted, epoll_event* events, int
   return count;
 }
 
-/// Everything in a set, its sockets, then the kernel's set itself.
+/// Everything in a set that holds sockets: them, then the kernel's set itself.
 struct Wanted {
   std::vector<pollfd> polled;
   std::vector<Watched> watched;
@@ -82,15 +86,16 @@ bool list(int set, Wanted& wanted) {
   constexpr uint32_t kPolled = EPOLLIN | EPOLLOUT;
   const std::scoped_lock guard(lock);
   const Members* members = members_of(set);
-  if (members == nullptr) return false;
+  if (members == nullptr || members->empty()) return false;
   wanted.polled.reserve(members->size() + 1);
   wanted.told.reserve(members->size());
   for (const auto& [fd, member] : *members) {
-    if (member.wanted.events == EPOLLONESHOT || find_socket(fd) != member.socket) continue;
+    const std::shared_ptr<Socket> socket = member.socket.lock();
+    if (member.wanted.events == EPOLLONESHOT || socket == nullptr) continue;
     wanted.polled.push_back({fd, static_cast<short>(member.wanted.events & kPolled), 0});
     wanted.told.push_back(member.told);
     const bool edges = (member.wanted.events & EPOLLET) != 0;
-    wanted.watched.push_back({member.socket, &wanted.polled.back(), edges ? &wanted.told.back() : nullptr});
+    wanted.watched.push_back({socket, &wanted.polled.back(), edges ? &wanted.told.back() : nullptr});
   }
   wanted.polled.push_back({set, POLLIN, 0});
   wanted.watched.push_back({nullptr, &wanted.polled.back(), nullptr});
