@@ -25,6 +25,10 @@ Next look_up() {
   find(all.recvmsg, "recvmsg");
   find(all.read, "read");
   find(all.readv, "readv");
+  find(all.recv_chk, "__recv_chk");
+  find(all.recvfrom_chk, "__recvfrom_chk");
+  find(all.read_chk, "__read_chk");
+  find(all.poll_chk, "__poll_chk");
   find(all.send, "send");
   find(all.sendto, "sendto");
   find(all.sendmsg, "sendmsg");

@@ -24,6 +24,9 @@ struct Next {
   ssize_t (*recvmsg)(int, msghdr*, int);
   ssize_t (*read)(int, void*, size_t);
   ssize_t (*readv)(int, const iovec*, int);
+  ssize_t (*recv_chk)(int, void*, size_t, size_t, int);
+  ssize_t (*recvfrom_chk)(int, void*, size_t, size_t, int, sockaddr*, socklen_t*);
+  ssize_t (*read_chk)(int, void*, size_t, size_t);
   ssize_t (*send)(int, const void*, size_t, int);
   ssize_t (*sendto)(int, const void*, size_t, int, const sockaddr*, socklen_t);
   ssize_t (*sendmsg)(int, const msghdr*, int);
@@ -31,6 +34,7 @@ struct Next {
   ssize_t (*writev)(int, const iovec*, int);
   ssize_t (*sendfile)(int, int, off_t*, size_t);
   int (*poll)(pollfd*, nfds_t, int);
+  int (*poll_chk)(pollfd*, nfds_t, int, size_t);
   int (*select)(int, fd_set*, fd_set*, fd_set*, timeval*);
   int (*epoll_create1)(int);
   int (*epoll_ctl)(int, int, int, epoll_event*);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "lib/rspreload/descriptors.h"
 #include "lib/rspreload/next.h"
@@ -79,20 +78,22 @@ ssize_t readv(int descriptor, const iovec* pieces, int count) {
   return rreadv(socket, pieces, count);
 }
 
-// What a compiler makes of these calls where it knows the size of the buffer.
+// What a compiler makes of these calls where it knows the size of the buffer. Too much is the C library's
+// affair.
 ssize_t __recv_chk(int descriptor, void* to, size_t bytes, size_t room, int flags) {
-  if (bytes > room) std::abort();
+  if (bytes > room || meaning_of(descriptor) < 0) return next().recv_chk(descriptor, to, bytes, room, flags);
   return recv(descriptor, to, bytes, flags);
 }
 
 ssize_t __recvfrom_chk(int descriptor, void* to, size_t bytes, size_t room, int flags, sockaddr* from,
                        socklen_t* length) {
-  if (bytes > room) std::abort();
+  if (bytes > room || meaning_of(descriptor) < 0)
+    return next().recvfrom_chk(descriptor, to, bytes, room, flags, from, length);
   return recvfrom(descriptor, to, bytes, flags, from, length);
 }
 
 ssize_t __read_chk(int descriptor, void* to, size_t bytes, size_t room) {
-  if (bytes > room) std::abort();
+  if (bytes > room || meaning_of(descriptor) < 0) return next().read_chk(descriptor, to, bytes, room);
   return read(descriptor, to, bytes);
 }
 
