@@ -378,7 +378,7 @@ int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
 
 /**
  * Queues an event of the program's own on the channel of an id.
- * @param event RDMA_CM_EVENT_USER or RDMA_CM_EVENT_INTERNAL
+ * @param event RDMA_CM_EVENT_USER, nothing else
  * @param status kept in the event
  * @param arg `param.arg` of the event
  */

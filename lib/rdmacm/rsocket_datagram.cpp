@@ -96,13 +96,15 @@ int DatagramSocket::listen(int /*backlog*/) { return fail(EOPNOTSUPP); }
 std::shared_ptr<Socket> DatagramSocket::accept() { return fail_pointer(EOPNOTSUPP); }
 
 bool DatagramSocket::has_name() {
+  if (named_) return true;
   Peer own;
   own.bytes = sizeof own.address;
   if (::getsockname(udp_, own.get(), &own.bytes) != 0) return false;
-  if (port_of(own.get()) != 0) return true;
   sockaddr_storage any{};
   any.ss_family = static_cast<sa_family_t>(domain_);
-  return ::bind(udp_, reinterpret_cast<sockaddr*>(&any), length_of(reinterpret_cast<sockaddr*>(&any))) == 0;
+  auto* name = reinterpret_cast<sockaddr*>(&any);
+  named_ = port_of(own.get()) != 0 || ::bind(udp_, name, length_of(name)) == 0;
+  return named_;
 }
 
 DatagramPort* DatagramSocket::port_for(const Peer& peer) {

@@ -141,6 +141,7 @@ class DatagramSocket final : public Socket {
   const int all_;  ///< an epoll set of everything that datagrams come by
   const int domain_;
   std::mutex lock_;
+  bool named_ = false;
   uint64_t edges_ = 1;
   uint32_t send_bytes_ = 1 << 17, receive_bytes_ = 1 << 17;
   std::map<Peer, std::unique_ptr<DatagramPort>> ports_;  ///< by local address

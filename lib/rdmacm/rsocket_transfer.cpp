@@ -167,7 +167,8 @@ short StreamSocket::ready(short events) {
   int found = 0;
   if ((events & POLLIN) != 0 && (conduit.has_data() || !conduit.is_readable())) found |= POLLIN;
   if ((events & POLLOUT) != 0 && conduit.can_send()) found |= POLLOUT;
-  if (!conduit.is_connected()) found |= conduit.error() != 0 ? POLLERR : POLLHUP;
+  // The end is told of after what came before it.
+  if (!conduit.is_connected() && !conduit.has_data()) found |= conduit.error() != 0 ? POLLERR : POLLHUP;
   return static_cast<short>(found);
 }
 

@@ -2,8 +2,9 @@
 """Which stock programs are run, with which arguments, and what they must print."""
 import collections
 
-# A case of two ends has the same command twice; the client's gets the server's address.
-Case = collections.namedtuple('Case', 'name command two_ends patterns status seconds_max short')
+# A case of two ends has the same command twice, and the client's gets the server's address; or it has a command for
+# the server, which cannot be seen to listen, so that its client is tried until it is let in.
+Case = collections.namedtuple('Case', 'name command two_ends patterns status seconds_max short server', defaults=[None])
 
 RESULT_ROW = r'^\s*\d+\s+\d+\s+[\d.]+\s+[\d.]+'
 LAST_SIZE_ROW = r'^\s*8388608\s+20\s'
@@ -30,6 +31,10 @@ def pingpong(name, program, arguments=''):
 def perftest(name, program, arguments, pattern=RESULT_ROW, seconds_max=60):
     command = f'ib_{program} -p {{port}} -d {{device}} -F -x {{gid}} {arguments}'
     return Case(name, command, True, (pattern,), 0, seconds_max, name in SHORT)
+
+
+def connected(name, server, client, *patterns):
+    return Case(name, client, True, patterns, 0, 20, name in SHORT, server)
 
 
 def information():
@@ -86,4 +91,29 @@ def options():
     yield perftest('write_bw_gbits', 'write_bw', '-n 200 --report_gbits', r'BW average\[Gb/sec\]')
 
 
-CASES = [case for group in (information, pingpongs, transports, options) for case in group()]
+def manager():
+    """Programs of the connection manager. The server's command has no address, or the one to listen at."""
+    done = r'return status 0'
+    for name, arguments in (('rping', ''), ('rping_queues', '-q'), ('rping_big', '-S 65000')):
+        yield connected(name, f'rping -s -a {{address}} -p {{port}} -C 10 -V {arguments}',
+                        f'rping -c -a {{address}} -p {{port}} -C 10 -v -V {arguments}', r'ping data: rdma-ping-9:')
+    yield connected('ucmatose', 'ucmatose -p {port} -c 4 -C 20 -S 1000',
+                    'ucmatose -p {port} -c 4 -C 20 -S 1000 -s {address}', done)
+    yield connected('ucmatose_migrate', 'ucmatose -p {port} -m -c 2', 'ucmatose -p {port} -m -c 2 -s {address}', done)
+    yield connected('udaddy', 'udaddy -p {port} -c 2 -C 20', 'udaddy -p {port} -c 2 -C 20 -s {address}', done)
+    yield connected('rdma_client', 'rdma_server -p {port}', 'rdma_client -p {port} -s {address}', r'rdma_client: end 0')
+    yield connected('cmtime', 'cmtime -p {port} -b {address} -c 20', 'cmtime -p {port} -s {address} -b {address} -c 20',
+                    r'connect\s*:?\s*[\d.]+')
+    for name, arguments in (('rstream', '-S 4096 -C 500'), ('rstream_blocking', '-T b -S 4096 -C 500'),
+                            ('rstream_async', '-T a -S 4096 -C 500'), ('rstream_checked', '-T v -S 4096 -C 500')):
+        yield connected(name, f'rstream -p {{port}} {arguments}', f'rstream -p {{port}} {arguments} -s {{address}}',
+                        r'4k\s+500\s')
+    yield connected('riostream_checked', 'riostream -p {port} -T v -S 4096 -C 500',
+                    'riostream -p {port} -T v -S 4096 -C 500 -s {address}', r'4k\s+500\s')
+    for name, program, arguments in (('send_bw_R', 'send_bw', ''), ('write_lat_R', 'write_lat', ''),
+                                     ('send_lat_UD_R', 'send_lat', '-c UD')):
+        command = f'ib_{program} -p {{port}} -d {{device}} -F -R -n 200 {arguments}'
+        yield connected(name, command, f'{command} {{address}}', RESULT_ROW)
+
+
+CASES = [case for group in (information, pingpongs, transports, options, manager) for case in group()]

@@ -145,16 +145,33 @@ class Runner:
             time.sleep(0.01)
         return server
 
+    def run_client(self, case, command, log, server):
+        """The client's process, and whether it ended in time. Nothing tells that a server of the connection manager
+        listens: its client is refused until then, and comes again."""
+        deadline = time.monotonic() + 10
+        while True:
+            client = self.start(command, log, self.place.client_prefix)
+            ended = end_group(client, case.seconds_max)
+            refused = case.server and ended and client.returncode != case.status and server.poll() is None
+            if not refused or time.monotonic() > deadline:
+                return client, ended
+            time.sleep(0.1)
+
     def run(self, case):
         """None if the case passed, otherwise what went wrong."""
         port = free_port()
-        command = case.command.format(port=port, device=DEVICE, gid=self.gid, folder=self.folder)
+        server_command, command = (
+            text.format(port=port, device=DEVICE, gid=self.gid, folder=self.folder, address=self.place.address)
+            for text in (case.server or case.command, case.command))
         logs = [os.path.join(self.folder, f'{case.name}.{end}') for end in ('server', 'client')]
-        server = self.start_server(command, logs[0], port) if case.two_ends else None
+        server = None
+        if case.server:
+            server = self.start(server_command, logs[0], self.place.server_prefix)
+        elif case.two_ends:
+            server = self.start_server(server_command, logs[0], port)
+            command = f'{command} {self.place.address}'
         try:
-            client = self.start(f'{command} {self.place.address}' if case.two_ends else command, logs[1],
-                                self.place.client_prefix)
-            ended = end_group(client, case.seconds_max)
+            client, ended = self.run_client(case, command, logs[1], server)
         finally:
             server_ended = end_group(server, 5) if server else True
         text = ''
