@@ -125,10 +125,7 @@ Conduit::~Conduit() {
   if (id_.qp != nullptr) rdma_destroy_qp(&id_);
   for (const std::list<LocalMapping>* each : {&told_, &untold_})
     for (const LocalMapping& mapping : *each) ibv_dereg_mr(mapping.region);
-  if (cq_ != nullptr) {
-    ibv_ack_cq_events(cq_, unacknowledged_events_);
-    ibv_destroy_cq(cq_);
-  }
+  if (cq_ != nullptr) ibv_destroy_cq(cq_);
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
 }
 
@@ -167,9 +164,7 @@ void Conduit::open() { connected_ = readable_ = writable_ = true; }
 void Conduit::take_events() {
   ibv_cq* cq;
   void* context;
-  while (ibv_get_cq_event(channel_, &cq, &context) == 0) ++unacknowledged_events_;
-  ibv_ack_cq_events(cq_, unacknowledged_events_);
-  unacknowledged_events_ = 0;
+  while (ibv_get_cq_event(channel_, &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
 }
 
 void Conduit::fail(int error) {

@@ -150,7 +150,6 @@ class Conduit {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   uint32_t inline_bytes_ = 0;
-  uint32_t unacknowledged_events_ = 0;
 
   bool connected_ = false, readable_ = false, writable_ = false;
   int error_ = 0;

@@ -73,8 +73,8 @@ class StreamSocket final : public Socket {
   int wait_until(Lock& lock, bool nonblocking, const std::function<bool()>& test);
   int spin_until(Lock& lock, const std::function<bool()>& test);
   void take_manager_event();
-  /// Opens what is still opening, for a call that needs it open. 0, or -1.
-  int need_open(Lock& lock);
+  /// Opens what is still opening, for a call that needs it open; the lock is held. 0, or -1.
+  int need_open();
 
   int wait_to_send(Lock& lock, int flags);
   int tell_of_mappings(Lock& lock, int flags);

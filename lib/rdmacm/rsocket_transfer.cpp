@@ -65,14 +65,14 @@ void StreamSocket::take_manager_event() {
   if (id.base.event->event == RDMA_CM_EVENT_DISCONNECTED && conduit_ != nullptr) conduit_->disconnect();
 }
 
-int StreamSocket::need_open(Lock& /*lock*/) {
+int StreamSocket::need_open() {
   if (is_opening() && advance(!is_nonblocking(0)) != 0) return errno == EINPROGRESS ? fail(EAGAIN) : -1;
   return phase_ == Phase::kOpen ? 0 : fail(ENOTCONN);
 }
 
 ssize_t StreamSocket::receive(const iovec* pieces, int count, int flags, sockaddr* from, socklen_t* bytes) {
   Lock lock(lock_);
-  if (need_open(lock) != 0) return -1;
+  if (need_open() != 0) return -1;
   const size_t wanted = Gather::bytes_of(pieces, count);
   Gather to(pieces, count);
   const bool peek = (flags & MSG_PEEK) != 0;
@@ -109,7 +109,7 @@ int StreamSocket::tell_of_mappings(Lock& lock, int flags) {
 
 ssize_t StreamSocket::send_all(Lock& lock, size_t bytes, int flags,
                                const std::function<ssize_t(size_t most)>& send_some) {
-  if (need_open(lock) != 0 || tell_of_mappings(lock, flags) != 0) return -1;
+  if (need_open() != 0 || tell_of_mappings(lock, flags) != 0) return -1;
   size_t done = 0, piece = kFirstPiece;
   while (done < bytes) {
     const bool possible = wait_to_send(lock, flags) == 0;
