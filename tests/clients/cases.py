@@ -111,7 +111,7 @@ def manager():
     yield connected('riostream_checked', 'riostream -p {port} -T v -S 4096 -C 500',
                     'riostream -p {port} -T v -S 4096 -C 500 -s {address}', r'4k\s+500\s')
     for name, program, arguments in (('send_bw_R', 'send_bw', ''), ('write_lat_R', 'write_lat', ''),
-                                     ('send_lat_UD_R', 'send_lat', '-c UD')):
+                                     ('send_lat_datagrams_R', 'send_lat', '-c UD')):
         command = f'ib_{program} -p {{port}} -d {{device}} -F -R -n 200 {arguments}'
         yield connected(name, command, f'{command} {{address}}', RESULT_ROW)
 
