@@ -3,6 +3,7 @@
 #include "lib/rdmacm/device.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -41,6 +42,12 @@ Devices& Devices::of_process() {
   return devices;
 }
 
+// A child of a fork opens its own. The parent's are left to the ids that came along.
+void Devices::forget_those_of_the_parent() {
+  if (process_ != ::getpid()) devices_.clear();
+  process_ = ::getpid();
+}
+
 Device* Devices::open(ibv_device* device) {
   ibv_context* verbs = ibv_open_device(device);
   if (verbs == nullptr) return fail_pointer(ENODEV);
@@ -56,12 +63,12 @@ Device* Devices::open(ibv_device* device) {
   opened->max_initiator_depth = static_cast<uint8_t>(std::min(attributes.max_qp_init_rd_atom, 255));
   opened->max_responder_resources = static_cast<uint8_t>(std::min(attributes.max_qp_rd_atom, 255));
   opened->max_queue_entries = static_cast<uint32_t>(attributes.max_qp_wr);
-  return devices_.emplace_back(std::move(opened)).get();
+  return devices_.emplace_back(opened.release());
 }
 
 Device* Devices::opened(ibv_device* device) {
-  for (const auto& each : devices_)
-    if (each->verbs->device == device) return each.get();
+  for (Device* each : devices_)
+    if (each->verbs->device == device) return each;
   return open(device);
 }
 
@@ -75,6 +82,7 @@ Device* Devices::find_port() {
 
 Device* Devices::hold_port() {
   const std::scoped_lock guard(lock_);
+  forget_those_of_the_parent();
   Device* device = find_port();
   if (device == nullptr) return nullptr;
   if (device->pd == nullptr) device->pd = ibv_alloc_pd(device->verbs);
@@ -105,6 +113,7 @@ ibv_xrcd* Devices::domain_of_xrc(Device& device) {
 
 std::vector<ibv_context*> Devices::all() {
   const std::scoped_lock guard(lock_);
+  forget_those_of_the_parent();
   std::vector<ibv_context*> contexts;
   for (ibv_device* each : DeviceList())
     if (const Device* device = opened(each)) contexts.push_back(device->verbs);

@@ -37,12 +37,14 @@ class Devices {
   std::vector<ibv_context*> all();
 
  private:
+  void forget_those_of_the_parent();
   Device* open(ibv_device* device);
   Device* opened(ibv_device* device);
   Device* find_port();
 
   std::mutex lock_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  int process_ = 0;  ///< that opened them
+  std::vector<Device*> devices_;
 };
 
 }  // namespace verbatim::rdmacm

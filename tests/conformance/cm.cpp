@@ -213,6 +213,29 @@ TEST(Requests, AreRejectedWithData) {
   destroy(heard);
 }
 
+TEST(Requests, AreRejectedForTheirOptions) {
+  const Events passive, active;
+  sockaddr_in address;
+  rdma_cm_id* heard = listener(passive, address);
+  rdma_cm_id* id = resolved(active, address);
+  make_queues(id);
+  rdma_conn_param ask = parameters();
+  ASSERT_EQ(rdma_connect(id, &ask), 0) << strerror(errno);
+  rdma_cm_id* child = passive.next(RDMA_CM_EVENT_CONNECT_REQUEST)->id;
+  EXPECT_EQ(rdma_reject_ece(child, nullptr, 0), 0) << strerror(errno);
+  constexpr int kOptionsNotSupported = 35;
+  active.next(RDMA_CM_EVENT_REJECTED, kOptionsNotSupported);
+  for (rdma_cm_id* each : {child, id, heard}) destroy(each);
+}
+
+TEST(Notifications, AreOfConnections) {
+  const Connected pair;
+  EXPECT_EQ(rdma_notify(pair.passive, IBV_EVENT_COMM_EST), -1);
+  EXPECT_EQ(errno, EISCONN);
+  EXPECT_EQ(rdma_notify(pair.heard, IBV_EVENT_COMM_EST), -1);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST(Requests, ToNobodyAreRejected) {
   const Events events;
   sockaddr_in address = v4("127.0.0.1", 9);
