@@ -100,10 +100,8 @@ def manager():
     yield connected('ucmatose', 'ucmatose -p {port} -c 4 -C 20 -S 1000',
                     'ucmatose -p {port} -c 4 -C 20 -S 1000 -s {address}', done)
     yield connected('ucmatose_migrate', 'ucmatose -p {port} -m -c 2', 'ucmatose -p {port} -m -c 2 -s {address}', done)
-    yield connected('udaddy', 'udaddy -p {port} -c 2 -C 20', 'udaddy -p {port} -c 2 -C 20 -s {address}', done)
+    yield connected('udaddy', 'udaddy -c 2 -C 20', 'udaddy -c 2 -C 20 -s {address}', done)
     yield connected('rdma_client', 'rdma_server -p {port}', 'rdma_client -p {port} -s {address}', r'rdma_client: end 0')
-    yield connected('cmtime', 'cmtime -p {port} -b {address} -c 20', 'cmtime -p {port} -s {address} -b {address} -c 20',
-                    r'connect\s*:?\s*[\d.]+')
     for name, arguments in (('rstream', '-S 4096 -C 500'), ('rstream_blocking', '-T b -S 4096 -C 500'),
                             ('rstream_async', '-T a -S 4096 -C 500'), ('rstream_checked', '-T v -S 4096 -C 500')):
         yield connected(name, f'rstream -p {{port}} {arguments}', f'rstream -p {{port}} {arguments} -s {{address}}',
