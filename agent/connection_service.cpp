@@ -20,15 +20,22 @@ constexpr uint16_t kAnyPort = 4791;  ///< nothing is sent to it
 
 }  // namespace
 
-ConnectionService::ConnectionService(const Directory& directory, const Clock& clock)
-    : directory_(directory), clock_(clock), manager_(*this, *this, *this) {}
+ConnectionService::ConnectionService(const Directory& directory, const Clock& clock,
+                                     std::function<Outcome()> open_port)
+    : directory_(directory), clock_(clock), open_port_(std::move(open_port)), manager_(*this, *this, *this) {}
 
 ConnectionService::~ConnectionService() {
   for (const auto& [key, bell] : bells_) close(bell);
 }
 
+uint32_t ConnectionService::open_client() {
+  if (client_count_++ == 0 && manager_.deadline_ns() == kNever) reaches_out_ = false;
+  return manager_.open_client();
+}
+
 void ConnectionService::close_client(uint32_t client) {
   manager_.close_client(client, clock_.now_ns());
+  client_count_--;
   const auto first = bells_.lower_bound({client, 0}), last = bells_.lower_bound({client + 1, 0});
   for (auto each = first; each != last; ++each) close(each->second);
   bells_.erase(first, last);
@@ -36,12 +43,14 @@ void ConnectionService::close_client(uint32_t client) {
 }
 
 cm::Answer ConnectionService::handle(uint32_t client, const cm::Request& request, int& file) {
-  if (request.what == cm::Do::kOpenChannel && file < 0) {
-    cm::Answer no{};
-    no.serial = request.serial;
-    no.error = EINVAL;
-    std::snprintf(no.text, sizeof no.text, "opening a channel takes an eventfd");
-    return no;
+  if (request.what == cm::Do::kOpenChannel && file < 0)
+    return refusal(request, {EINVAL, "opening a channel takes an eventfd"});
+  if (request.what == cm::Do::kConnect) {
+    cm::Request query = request;
+    query.what = cm::Do::kQuery;
+    const cm::Answer known = manager_.handle(client, query, clock_.now_ns());
+    if (known.error == 0 && reaches_out(known.view))
+      if (const Outcome open = reach_out(); !open) return refusal(request, open.error());
   }
   const cm::Answer answer = manager_.handle(client, request, clock_.now_ns());
   if (answer.error == 0 && request.what == cm::Do::kOpenChannel) {
@@ -52,9 +61,41 @@ cm::Answer ConnectionService::handle(uint32_t client, const cm::Request& request
       close(bell->second);
       bells_.erase(bell);
     }
+  } else if (answer.error == 0 && (request.what == cm::Do::kListen || request.what == cm::Do::kRestore) &&
+             reaches_out(answer.view)) {
+    (void)reach_out();  // this host may be all that it wants
   }
   deliver();
   return answer;
+}
+
+cm::Answer ConnectionService::refusal(const cm::Request& request, const Error& why) const {
+  cm::Answer no{};
+  no.serial = request.serial;
+  no.id = request.id;
+  no.channel = request.channel;
+  no.error = why.code;
+  std::strncpy(no.text, why.reason.c_str(), sizeof no.text - 1);
+  return no;
+}
+
+// Whether an id with these addresses has to do with other hosts, or may have.
+bool ConnectionService::reaches_out(const cm::View& view) const {
+  if (view.destination.is_set()) return !is_local(view.destination.address);
+  return view.source.is_set() && !view.source.is_loopback();
+}
+
+Outcome ConnectionService::reach_out() {
+  reaches_out_ = true;
+  return open_port_();
+}
+
+void ConnectionService::receive(int socket) {
+  services_.receive(socket, [this](const cm::Arrival& arrival) {
+    // What this host has to say to itself does not come this way.
+    if (is_local(arrival.local) && !is_local(arrival.remote)) manager_.on_mad(arrival, clock_.now_ns());
+  });
+  deliver();
 }
 
 void ConnectionService::expect_returns() { manager_.expect_returns(clock_.now_ns()); }
@@ -76,7 +117,7 @@ void ConnectionService::deliver() {
 }
 
 void ConnectionService::send(const Gid& local, const Gid& remote, std::span<const uint8_t> mad) {
-  if (!is_local(remote)) return;
+  if (!is_local(remote)) return services_.send(local, interface_of(local), remote, mad);
   Datagram& datagram = under_way_.emplace_back();
   datagram.local = local;
   datagram.remote = remote;
@@ -97,6 +138,14 @@ bool ConnectionService::is_local(const Gid& gid) const {
   const uint32_t count = std::min(directory_.gid_count.load(), kGidsMax);
   return !gid.is_zero() && std::any_of(directory_.gids, directory_.gids + count,
                                        [&](const engine::GidEntry& entry) { return entry.gid == gid; });
+}
+
+uint32_t ConnectionService::interface_of(const Gid& gid) const {
+  const uint32_t count = std::min(directory_.gid_count.load(), kGidsMax);
+  const auto* end = directory_.gids + count;
+  const auto* found =
+      std::find_if(directory_.gids, end, [&](const engine::GidEntry& entry) { return entry.gid == gid; });
+  return found == end ? 0 : found->interface_index;
 }
 
 std::optional<cm::LocalAddress> ConnectionService::find(const cm::SocketAddress& address) const {

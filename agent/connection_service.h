@@ -2,32 +2,41 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "agent/cm/manager.h"
 #include "agent/directory.h"
+#include "agent/general_services.h"
 #include "base/clock.h"
 
 namespace verbatim::agent {
 
 /// The agent's connection manager with what it needs of the host: addresses out of the directory, routes, a
-/// clock, the processes' channels. Datagrams between processes of this host go round in here; those for other
-/// hosts are lost.
+/// clock, the processes' channels. Datagrams between processes of this host go round in here, others over the
+/// network.
 class ConnectionService final : private cm::HostView, private cm::MadWire, private cm::Bell {
  public:
-  /// `directory` has the host's addresses in it already.
-  ConnectionService(const Directory& directory, const Clock& clock);
+  /// `directory` has the host's addresses in it already. `open_port`: is called before something is expected
+  /// from other hosts, which need the port of RoCEv2 to be open here.
+  ConnectionService(const Directory& directory, const Clock& clock, std::function<Outcome()> open_port);
   ~ConnectionService() override;
   ConnectionService(const ConnectionService&) = delete;
   ConnectionService& operator=(const ConnectionService&) = delete;
 
-  uint32_t open_client() { return manager_.open_client(); }
+  uint32_t open_client();
   void close_client(uint32_t client);
   /// `file`: an eventfd that came with the request, -1: none; taken (and set to -1) where it is needed.
   cm::Answer handle(uint32_t client, const cm::Request& request, int& file);
   /// Processes of an agent before this are still there.
   void expect_returns();
+  /// Takes what other hosts have sent to this socket.
+  void receive(int socket);
+  /// Somebody waits for other hosts, or they may want something.
+  bool expects_hosts() const {
+    return reaches_out_ && (client_count_ > 0 || manager_.deadline_ns() != kNever);
+  }
   void step();
   /// When `step` has something to do; kNever.
   uint64_t deadline_ns() const { return manager_.deadline_ns(); }
@@ -48,10 +57,18 @@ class ConnectionService final : private cm::HostView, private cm::MadWire, priva
   void ring(uint32_t client, uint32_t channel) override;
 
   bool is_local(const Gid& gid) const;
+  uint32_t interface_of(const Gid& gid) const;
+  bool reaches_out(const cm::View& view) const;
+  Outcome reach_out();
+  cm::Answer refusal(const cm::Request& request, const Error& why) const;
   void deliver();
 
   const Directory& directory_;
   const Clock& clock_;
+  const std::function<Outcome()> open_port_;
+  GeneralServices services_;
+  uint32_t client_count_ = 0;
+  bool reaches_out_ = false;  ///< some client has, of those that there are
   std::deque<Datagram> under_way_;
   std::map<ChannelKey, int> bells_;  ///< eventfds
   cm::Manager manager_;

@@ -131,12 +131,12 @@ Outcome Server::prepare() {
   if (getrandom(&start, sizeof start, 0) != sizeof start) start = clock_.now_ns();
   registry_ = std::make_unique<Registry>(*directory_, start >> 2,
                                          [this](uint32_t slot) { return slot_is_owned(slot); });
-  ports_ = std::make_unique<WirePorts>(name_, *directory_);
+  ports_ = std::make_unique<WirePorts>(name_, *directory_, [this](int wire) { connections_->receive(wire); });
   next_client_ = kFirstClient;
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   netlink_ = open_netlink();
   refresh_addresses();
-  connections_ = std::make_unique<ConnectionService>(*directory_, clock_);
+  connections_ = std::make_unique<ConnectionService>(*directory_, clock_, [this] { return open_own_wire(); });
   if (has_predecessor()) connections_->expect_returns();
   poller_ = epoll_create1(EPOLL_CLOEXEC);
   if (poller_ < 0 || listen(listener_, 512) != 0) return Error{errno, "the agent could not listen"};
@@ -190,6 +190,7 @@ int Server::run() {
     connections_->step();
     const uint64_t now = clock_.now_ns();
     ports_->settle(now);
+    connections_->expects_hosts() ? static_cast<void>(open_own_wire()) : ports_->expect_nothing();
     watch_wire();
     if (!clients_.empty())
       somebody_came = true;
@@ -380,6 +381,7 @@ Answer Server::wire(Client& client, const Request& request, Attached& attached) 
     Expected<int> opened = ports_->open(client.slot, clock_.now_ns());
     watch_wire();
     if (!opened) return refusal(opened.error());
+    epoll_ctl(poller_, EPOLL_CTL_DEL, *opened, nullptr);  // it was the agent's
     attached.reply[attached.reply_count++] = *opened;
     return done();
   }
@@ -391,10 +393,16 @@ Answer Server::wire(Client& client, const Request& request, Attached& attached) 
   return done();
 }
 
+Outcome Server::open_own_wire() {
+  Outcome opened = ports_->expect(clock_.now_ns());
+  watch_wire();
+  return opened;
+}
+
 void Server::watch_wire() {
-  if (ports_->own() < 0 || ports_->own() == watched_wire_) return;
-  watched_wire_ = ports_->own();
-  watch(watched_wire_, kWireId);
+  if (ports_->own() < 0 || ports_->own_number() == watched_wire_) return;
+  watched_wire_ = ports_->own_number();
+  watch(ports_->own(), kWireId);
 }
 
 Answer Server::introduce(const Request& request, Attached& attached) {

@@ -63,6 +63,7 @@ class Server {
   Answer extra_slot(Client& client, const Request& request, const Attached& attached);
   Answer introduce(const Request& request, Attached& attached);
   Answer wire(Client& client, const Request& request, Attached& attached);
+  Outcome open_own_wire();
   void watch_wire();
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);
@@ -81,7 +82,7 @@ class Server {
   Directory* directory_ = nullptr;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<WirePorts> ports_;
-  int watched_wire_ = -1;                         ///< the socket of ports_ that the poller has
+  uint64_t watched_wire_ = 0;                     ///< which of the sockets of ports_ the poller has
   std::unordered_map<uint64_t, Client> clients_;  ///< by a number that is never used twice
   uint64_t next_client_ = 1;
   History history_;

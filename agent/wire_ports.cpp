@@ -15,14 +15,15 @@ namespace verbatim::agent {
 namespace {
 
 constexpr uint64_t kReturnNs = 1'000'000'000;  ///< in which processes notice that they have a new agent
+constexpr uint64_t kRetryNs = 1'000'000'000;
 
 }  // namespace
 
-WirePorts::WirePorts(std::string name, Directory& directory)
-    : name_(std::move(name)), directory_(directory) {}
+WirePorts::WirePorts(std::string name, Directory& directory, std::function<void(int)> arrived)
+    : name_(std::move(name)), directory_(directory), arrived_(std::move(arrived)) {}
 
 WirePorts::~WirePorts() {
-  close_own();
+  if (own_ >= 0) close(own_);
   for (const Member& member : members_) close(member.socket);
   for (const auto& [number, member] : returned_) close(member.socket);
   if (claim_ >= 0) close(claim_);
@@ -47,27 +48,50 @@ Outcome WirePorts::open_own() {
   Expected<int> opened = wire::udp::open_port_socket();
   if (!opened) return opened.error();
   own_ = *opened;
+  own_number_++;
   return Done{};
 }
 
 void WirePorts::close_own() {
+  drain();
   if (own_ >= 0) close(own_);
   own_ = -1;
 }
 
-// The agent's socket, which is the last one, becomes the process's, and the agent opens another.
+Outcome WirePorts::expect(uint64_t now_ns) {
+  expected_ = true;
+  if (own_ >= 0) return Done{};
+  if (now_ns < retry_at_ns_) return obstacle_;
+  Outcome opened = claim();
+  if (opened) opened = open_own();
+  if (!opened) {
+    retry_at_ns_ = now_ns + kRetryNs;
+    obstacle_ = opened.error();
+  } else if (settle_at_ns_ == 0) {
+    steer();
+  }
+  return opened;
+}
+
+void WirePorts::expect_nothing() {
+  if (expected_ && members_.empty() && returned_.empty()) close_own();
+  expected_ = false;
+}
+
+// The agent's socket, which is the last one, becomes the process's, and the agent opens another. What has
+// come to it until then is still for the agent.
 Expected<int> WirePorts::open(uint32_t slot, uint64_t now_ns) {
   settle(now_ns);
   if (settle_at_ns_ != 0) return Error{EAGAIN, "the agent has just been started again"};
   if (const Member* known = find(slot)) return known->socket;
   if (Outcome claimed = claim(); !claimed) return claimed.error();
   if (Outcome opened = open_own(); !opened) return opened.error();
-  drain();
   members_.push_back({slot, own_});
   const int given = own_;
   own_ = -1;
   (void)open_own();  // without one, what nobody has goes to anybody
   steer();
+  arrived_(given);
   return given;
 }
 
@@ -93,6 +117,7 @@ void WirePorts::settle(uint64_t now_ns) {
     missing ? returned_.pop_back() : static_cast<void>(first++);
   }
   returned_.clear();
+  close_own();  // it may have got the number of one that was missing
   (void)open_own();
   steer();
 }
@@ -110,7 +135,7 @@ void WirePorts::leave(uint32_t slot) {
   close(gone->socket);
   *gone = members_.back();
   members_.pop_back();
-  if (!members_.empty()) (void)open_own();
+  if (!members_.empty() || expected_) (void)open_own();
   steer();
 }
 
@@ -133,9 +158,7 @@ void WirePorts::steer() {
 }
 
 void WirePorts::drain() {
-  char byte;
-  while (own_ >= 0 && recv(own_, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC) >= 0) {
-  }
+  if (own_ >= 0) arrived_(own_);
 }
 
 }  // namespace verbatim::agent

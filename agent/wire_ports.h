@@ -24,7 +24,9 @@ namespace verbatim::agent {
 class WirePorts {
  public:
   /// `name`: of the agent. There is one that has the port in a network namespace for each user.
-  WirePorts(std::string name, Directory& directory);
+  /// `arrived`: takes what has come to the agent's socket, which is about to be closed or a process's
+  /// sometimes.
+  WirePorts(std::string name, Directory& directory, std::function<void(int socket)> arrived);
   ~WirePorts();
 
   /// The socket of the process with this primary slot, which stays this object's. Errors: EADDRINUSE somebody
@@ -41,9 +43,15 @@ class WirePorts {
   /// Its slots are others now.
   void refresh(uint32_t slot);
 
-  /// Readable when something came to the agent; -1: nothing is open. Changes.
+  /// The agent itself expects something from other hosts: its socket is open from now on, whoever else has
+  /// one, until it expects nothing any more. Errors as of `open`; tried again now and then.
+  Outcome expect(uint64_t now_ns);
+  void expect_nothing();
+
+  /// Readable when something came to the agent; -1: nothing is open.
   int own() const { return own_; }
-  /// What comes to the agent goes nowhere: nobody has the queue pair.
+  /// Another one each time that another socket is the agent's.
+  uint64_t own_number() const { return own_number_; }
   void drain();
 
  private:
@@ -59,8 +67,13 @@ class WirePorts {
 
   const std::string name_;
   Directory& directory_;
+  const std::function<void(int)> arrived_;
   int claim_ = -1;  ///< an abstract name: this agent has the port
   int own_ = -1;
+  uint64_t own_number_ = 0;
+  bool expected_ = false;
+  uint64_t retry_at_ns_ = 0;                           ///< not to be opened before
+  Error obstacle_;                                     ///< why it was not
   std::vector<Member> members_;                        ///< by number
   std::vector<std::pair<uint32_t, Member>> returned_;  ///< of an earlier agent, with the numbers they had
   uint64_t settle_at_ns_ = 0;                          ///< 0: nobody is waited for

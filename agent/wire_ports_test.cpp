@@ -21,10 +21,18 @@ using testing_support::set_interface;
 /// Processes with their sockets, and an agent that may be killed.
 struct Village {
   std::unique_ptr<Directory> directory = std::make_unique<Directory>();
-  std::unique_ptr<WirePorts> agent = std::make_unique<WirePorts>("village", *directory);
+  std::unique_ptr<WirePorts> agent = begin_agent();
   std::map<uint32_t, int> sockets;  ///< by primary slot
   int from = -1;
   uint64_t now_ns = 1;
+  int for_agent = 0;  ///< packets that the agent got
+
+  std::unique_ptr<WirePorts> begin_agent() {
+    return std::make_unique<WirePorts>("village", *directory, [this](int socket) {
+      char byte;
+      while (recv(socket, &byte, 1, MSG_DONTWAIT | MSG_TRUNC) >= 0) for_agent++;
+    });
+  }
 
   bool move_in(uint32_t slot) {
     directory->slots[slot].generation = 1;
@@ -69,7 +77,7 @@ struct Village {
   void kill_agent() { agent.reset(); }
   /// Those that live tell the next agent what they were told by the last.
   bool restart_agent() {
-    agent = std::make_unique<WirePorts>("village", *directory);
+    agent = begin_agent();
     for (const auto& [slot, socket] : sockets)
       if (!agent->take_back(slot, fcntl(socket, F_DUPFD_CLOEXEC, 0), directory->slots[slot].wire_number,
                             now_ns))
