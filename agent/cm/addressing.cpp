@@ -3,15 +3,16 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <bit>
 #include <cerrno>
 
 #include "agent/cm/manager.h"
+#include "wire/format/path_mtu.h"
 
 namespace verbatim::agent::cm {
 
 namespace {
 
-constexpr uint32_t kRoceOverhead = 96;  ///< most bytes of headers around a payload
 constexpr int32_t kBacklogMax = 1024;
 constexpr uint8_t kPathLifeTime = 18;  ///< what the kernel takes for RoCE: about a second
 constexpr uint8_t kHopLimit = 64;
@@ -19,9 +20,7 @@ constexpr uint8_t kAckTimeoutMax = 31;
 
 /// enum ibv_mtu: what fits into packets of an interface.
 uint8_t path_mtu(uint32_t interface_mtu) {
-  uint8_t code = IBV_MTU_256;
-  while (code < IBV_MTU_4096 && (256u << code) + kRoceOverhead <= interface_mtu) code++;
-  return code;
+  return static_cast<uint8_t>(std::countr_zero(roce::path_mtu_of(interface_mtu)) - 7);
 }
 
 bool is_ip(const SocketAddress& address) { return address.family == AF_INET || address.family == AF_INET6; }

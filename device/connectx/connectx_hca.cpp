@@ -7,13 +7,11 @@
 #include "base/fault_copy.h"
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/limits.h"
+#include "wire/format/path_mtu.h"
 
 namespace verbatim::connectx {
 
 namespace {
-
-constexpr uint32_t kRoceOverhead =
-    14 + 40 + 8 + 12 + 16 + 4 + 4;  // Ethernet, IPv6, UDP, BTH, RETH, ICRC, FCS
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
@@ -84,9 +82,7 @@ hw::PortState ConnectxHca::port() {
     const hw::GidEntry entry = engine_.host().gid(i);
     if (!entry.gid.is_zero() && entry.mtu != 0) smallest = std::min(smallest, entry.mtu);
   }
-  state.active_mtu = 256;
-  for (const uint32_t mtu : {512u, 1024u, 2048u, 4096u})
-    if (smallest >= mtu + kRoceOverhead) state.active_mtu = mtu;
+  state.active_mtu = roce::path_mtu_of(smallest);
   return state;
 }
 
