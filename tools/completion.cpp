@@ -7,28 +7,30 @@ namespace verbatim::tools {
 
 namespace {
 
-constexpr const char* kBash = R"(_verbatim() {
-  local words="run devices status explain completion --help --version"
+constexpr const char* kBash = R"bash(_verbatim() {
+  local words="run devices status explain doctor completion --help --version"
   case "${COMP_WORDS[1]}" in
     run) COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")); return ;;
     devices | status) words="--json --help" ;;
     explain) words="--json --follow --help" ;;
+    doctor) words="--json --listen --help $(compgen -A hostname -- "${COMP_WORDS[COMP_CWORD]}")" ;;
     completion) words="bash zsh fish" ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -F _verbatim verbatim
-)";
+)bash";
 
 constexpr const char* kZsh = R"(#compdef verbatim
 _verbatim() {
   local -a commands=(run:'run a program on these libraries' devices:'list devices' status:'list live processes'
-    explain:'recent errors in words' completion:'print a completion script')
+    explain:'recent errors in words' doctor:'why two hosts cannot talk' completion:'print a completion script')
   if ((CURRENT == 2)); then _describe command commands; return; fi
   case $words[2] in
     run) _normal -p ;;
     devices | status) _arguments '--json[machine readable]' ;;
     explain) _arguments '--json[machine readable]' '--follow[go on with what comes]' ;;
+    doctor) _arguments '--json[machine readable]' '--listen[have the port open for the other end]' ':host:_hosts' ;;
     completion) _values shell bash zsh fish ;;
   esac
 }
@@ -36,10 +38,11 @@ compdef _verbatim verbatim
 )";
 
 constexpr const char* kFish =
-    R"(complete -c verbatim -f -n __fish_use_subcommand -a 'run devices status explain completion'
+    R"(complete -c verbatim -f -n __fish_use_subcommand -a 'run devices status explain doctor completion'
 complete -c verbatim -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'
-complete -c verbatim -f -n '__fish_seen_subcommand_from devices status explain' -l json
+complete -c verbatim -f -n '__fish_seen_subcommand_from devices status explain doctor' -l json
 complete -c verbatim -f -n '__fish_seen_subcommand_from explain' -l follow
+complete -c verbatim -f -n '__fish_seen_subcommand_from doctor' -l listen -a '(__fish_print_hostnames)'
 complete -c verbatim -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
 )";
 

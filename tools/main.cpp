@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/commands.h"
+#include "tools/doctor/command.h"
 
 int main(int argc, char** argv) {
   using namespace verbatim::tools;
@@ -16,9 +17,9 @@ int main(int argc, char** argv) {
     return "verbatim: " + what + "\nRun with --help for more information.\n";
   });
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 wrong usage; of run: the program's own, or 127 when it is not "
-      "found,\n"
-      "126 when it cannot be run.");
+      "Exit status: 0 done, 1 failed, 2 wrong usage; of doctor: 0 they can talk, 1 they cannot; of run: the "
+      "program's\n"
+      "own, or 127 when it is not found, 126 when it cannot be run.");
 
   std::vector<std::string> command;
   CLI::App* run_command =
@@ -36,6 +37,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("explain", "Print recent errors with their reasons, newest last");
   explain_command->add_flag("--json", json, "Print one JSON object a line");
   explain_command->add_flag("--follow", follow, "Go on with what comes");
+  verbatim::doctor::Command doctor_command(app);
+
   std::string shell;
   CLI::App* completion_command = app.add_subcommand("completion", "Print a completion script");
   completion_command->add_option("shell", shell, "bash, zsh or fish")
@@ -58,6 +61,7 @@ int main(int argc, char** argv) {
                      : devices_command->parsed() ? devices(json)
                      : status_command->parsed()  ? status(json)
                      : explain_command->parsed() ? explain(json, follow)
+                     : doctor_command.parsed()   ? doctor_command.run()
                                                  : completion(shell);
   return std::fflush(stdout) == 0 ? result : 1;
 }

@@ -82,10 +82,10 @@ TEST_F(ToolsTest, SaysHowItIsUsed) {
   for (const char* arguments : {"--help", "--version", "status --help", "run --help"})
     EXPECT_EQ(0, verbatim(arguments).status) << arguments;
   EXPECT_TRUE(has(verbatim("--version"), "verbatim 0."));
-  for (const char* command : {"run", "devices", "status", "explain", "completion"})
+  for (const char* command : {"run", "devices", "status", "explain", "doctor", "completion"})
     EXPECT_TRUE(has(verbatim("--help"), command)) << command;
   for (const char* wrong : {"", "nonsense", "status --nonsense", "run", "run --", "run --nonsense ls",
-                            "completion", "completion ksh"})
+                            "completion", "completion ksh", "doctor a b", "doctor --json --listen"})
     EXPECT_EQ(2, verbatim(wrong).status) << wrong;
   EXPECT_TRUE(has(verbatim("nonsense"), "no subcommand 'nonsense'"));
   EXPECT_EQ(1, verbatim("devices > /dev/full").status) << "what could not be written was not done";
@@ -324,12 +324,30 @@ TEST_F(ToolsTest, SaysBeforeRunningThatTheAgentIsNoGood) {
   EXPECT_EQ(1, refused.status);
   EXPECT_TRUE(has(refused, "the agent does not answer")) << refused.output;
   setenv("VERBATIM_AGENT_SOCKET", std::string(97, 'x').c_str(), 1);
-  for (const char* command : {"run true", "devices", "status", "explain"}) {
+  for (const char* command : {"run true", "devices", "status", "explain", "doctor", "doctor --listen"}) {
     const Result too_long = verbatim(command);
     EXPECT_EQ(1, too_long.status) << command;
     EXPECT_TRUE(has(too_long, "longer than 96")) << too_long.output;
   }
   setenv("VERBATIM_AGENT_SOCKET", name_.c_str(), 1);
+}
+
+TEST_F(ToolsTest, DoctorSaysWhatIsWrongHere) {
+  const auto problem_of = [](const std::string& check) {
+    const Result asked = verbatim("doctor --json");
+    EXPECT_EQ(1, asked.status) << check;
+    for (const json& each : json::parse(asked.output)["findings"])
+      if (each["check"] == check && each["verdict"] == "problem") return each["text"].get<std::string>();
+    return "nothing: " + asked.output;
+  };
+  setenv("VERBATIM_DEVICES", "0", 1);
+  EXPECT_NE(std::string::npos, problem_of("devices").find("asks for none"));
+  setenv("VERBATIM_DEVICES", "ib:mlx5:infiniband", 1);
+  EXPECT_NE(std::string::npos, problem_of("devices").find("reach this host only"));
+  unsetenv("VERBATIM_DEVICES");
+  setenv("VERBATIM_AGENT", "/nonexistent/verbatimd", 1);
+  kill_agent();
+  EXPECT_NE(std::string::npos, problem_of("agent").find("/nonexistent/verbatimd"));
 }
 
 TEST_F(ToolsTest, CompletesWords) {

@@ -56,6 +56,13 @@ Expected<int> refuse(int socket, const std::string& what) {
   return Error{error, what + ": " + std::strerror(error)};
 }
 
+std::string owner_of_port() {
+  const std::vector<PortHolder> holders = port_holders();
+  if (holders.empty()) return "somebody else";
+  if (holders[0].inode == 0) return "the kernel, as when its rdma_rxe is loaded";
+  return "a process of user " + std::to_string(holders[0].user);
+}
+
 Expected<int> open_socket(bool port) {
   const int made = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (made < 0) return refuse(made, "no UDP socket");
@@ -65,9 +72,8 @@ Expected<int> open_socket(bool port) {
   const sockaddr_in6 any = address_of(Gid{}, port ? roce::kRocePort : 0, 0);
   if (bind(made, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0) return made;
   if (errno != EADDRINUSE || !port) return refuse(made, "a UDP socket could not be bound");
-  const std::string owner = port_owner();
   close(made);
-  return Error{EADDRINUSE, "UDP port 4791 belongs to " + (owner.empty() ? "somebody else" : owner)};
+  return Error{EADDRINUSE, "UDP port 4791 belongs to " + owner_of_port()};
 }
 
 }  // namespace
@@ -91,20 +97,22 @@ void set_membership(int socket, const Gid& group, uint32_t interface, bool membe
                    sizeof request);
 }
 
-std::string port_owner() {
-  std::string owner;
+std::vector<PortHolder> port_holders() {
+  std::vector<PortHolder> holders;
   for (const char* path : {"/proc/self/net/udp6", "/proc/self/net/udp"}) {
     FILE* table = fopen(path, "re");
     if (!table) continue;
     char line[512];
     unsigned port = 0, user = 0;
-    while (owner.empty() && fgets(line, sizeof line, table))
-      if (std::sscanf(line, " %*d: %*[0-9A-F]:%x %*s %*s %*s %*s %*s %u", &port, &user) == 2 &&
+    unsigned long inode = 0;
+    while (fgets(line, sizeof line, table))
+      if (std::sscanf(line, " %*d: %*[0-9A-F]:%x %*s %*s %*s %*s %*s %u %*s %lu", &port, &user, &inode) ==
+              3 &&
           port == roce::kRocePort)
-        owner = "a process of user " + std::to_string(user);
+        holders.push_back({user, inode});
     fclose(table);
   }
-  return owner;
+  return holders;
 }
 
 sockaddr_in6 address_of(const Gid& gid, uint16_t port, uint32_t scope) {

@@ -6,6 +6,9 @@
 
 #include <netinet/in.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "base/expected.h"
 #include "base/gid.h"
 
@@ -21,8 +24,13 @@ Expected<int> open_sending_socket();
 /// What is sent to a group and comes in on this interface is for this socket, too, or not any more.
 void set_membership(int socket, const Gid& group, uint32_t interface, bool member);
 
-/// Who owns a socket that is bound to the port of RoCEv2, in words: "user 1000"; empty: nobody is seen.
-std::string port_owner();
+/// A socket that is bound to the port of RoCEv2.
+struct PortHolder {
+  uint32_t user = 0;
+  uint64_t inode = 0;  ///< 0: the kernel's own
+};
+/// Those of this network namespace, as far as /proc shows them.
+std::vector<PortHolder> port_holders();
 
 /// `scope`: of link-local addresses, the index of the interface.
 sockaddr_in6 address_of(const Gid& gid, uint16_t port, uint32_t scope);

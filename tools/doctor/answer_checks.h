@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "tools/doctor/report.h"
+#include "tools/doctor/route.h"
+
+namespace verbatim::doctor {
+
+/// Whether the host answers at its queue pair 1, and if not, who says why.
+void check_answer(Report& report, const Address& host, const Route& route);
+
+/// Whether packets of this path MTU arrive; if not, which do.
+void check_large_packets(Report& report, const Address& host, uint32_t path_mtu);
+
+/// Of the largest IP packet of a path MTU.
+uint32_t packet_bytes(uint32_t path_mtu, const Address& host);
+
+}  // namespace verbatim::doctor

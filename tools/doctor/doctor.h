@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+
+namespace verbatim::doctor {
+
+/// Says why this host and another cannot talk, or that they can. `host`: name, address or GID; empty: this
+/// host alone. 0: they can, 1: they cannot.
+int doctor(const std::string& host, bool json);
+
+/// Has UDP port 4791 open until interrupted, so that the doctor of another host has somebody to ask.
+int listen();
+
+}  // namespace verbatim::doctor
