@@ -28,6 +28,10 @@ constexpr unsigned long kTimerSlackNs = 1'000;
 constexpr uint64_t kShortSliceNs = 100'000;  ///< the shortest that the kernel takes
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
+constexpr uint64_t kWireWatchNs = 200'000;     ///< while packets come and go: they wait meanwhile
+constexpr uint64_t kNapNs = 20'000;            ///< in which a thread that polls would have taken in a packet
+constexpr uint64_t kAbsentMinNs = 20'000'000;  ///< for how long nobody is believed to take packets in
+constexpr uint64_t kAbsentMaxNs = 1'000'000'000;  ///< when it has been found to be so again and again
 constexpr uint64_t kLingerWatchNs = 1'000'000;
 constexpr uint64_t kOutsideNs = 5'000'000;         ///< how long work may keep it from looking at the agent
 constexpr uint64_t kSweepNs = 20'000'000;          ///< how often dead peers are looked for at most
@@ -107,10 +111,10 @@ void EngineThread::run() {
     const uint64_t now = clock_.now_ns();
     const uint32_t polls = engine_.program_polls();
     if (doorbells_.look()) worked_ns = rung_ns = now;
-    if (!called && polls != polls_seen && now >= rung_ns + kLingerNs) {
+    if (!called && polls != polls_seen && now >= rung_ns + kLingerNs && now >= absent_until_ns_) {
       polls_seen = polls;
-      called = sleep(std::min(engine_.tick(now), now + watch_ns), now, Wire::kLeave);
-      watch_ns = std::min(watch_ns * 2, kWatchMaxNs);
+      called = sleep(std::min(engine_.tick(now), now + watch_ns), now, Wire::kLeave) || packets_wait();
+      watch_ns = udp_.is_warm() ? kWireWatchNs : std::clamp(watch_ns * 2, kWatchMinNs, kWatchMaxNs);
       continue;
     }
     called = false;
@@ -150,6 +154,24 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
   const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, Wire::kHear);
   relies_on_wakes_.store(false, std::memory_order_relaxed);
   return called;
+}
+
+// Packets have come from other hosts, and the program that polled some time ago does not any more: it looks at
+// its memory, perhaps.
+bool EngineThread::packets_wait() {
+  pollfd file = {udp_.file(), POLLIN, 0};
+  if (file.fd < 0 || ::poll(&file, 1, 0) <= 0) return false;
+  const uint32_t polls = engine_.program_polls();
+  const timespec nap = {0, kNapNs};
+  nanosleep(&nap, nullptr);
+  if (engine_.program_polls() != polls || ::poll(&file, 1, 0) <= 0) {
+    absent_ns_ = 0;
+    return false;
+  }
+  absent_ns_ = std::clamp(2 * absent_ns_, kAbsentMinNs, kAbsentMaxNs);
+  absent_until_ns_ = clock_.now_ns() + absent_ns_;
+  udp_.look_soon();
+  return true;
 }
 
 // Where somebody spins on this processor, each look would cost one of its slices: sleeping gets this thread

@@ -19,6 +19,7 @@ namespace verbatim::runtime {
 ///  work found            -> again at once, and for a short while after
 ///  program threads poll  -> stay away but for the slow timers, look again after a while (1 to 4 ms): what it
 ///                           took in would use up receive requests faster than the program posts them
+///  packets waited then   -> the program has turned to something else: hear the wire for a while
 ///  raw doorbells         -> look at them every time round, and for a while after one was rung
 ///  a busy processor      -> sleep at once instead: whoever spins there would keep it for a whole slice
 ///  threads that linger   -> sleep for 1 ms at most: they turn being woken off and on without a fence
@@ -44,6 +45,7 @@ class EngineThread {
   void run();
   void give_way(uint64_t now_ns);
   bool rest(uint64_t next_ns, uint64_t now_ns);
+  bool packets_wait();
   bool let_stores_through();
   enum class Wire : bool { kLeave, kHear };  ///< whether what arrives from other hosts calls for this thread
   bool sleep(uint64_t until_ns, uint64_t now_ns, Wire wire);
@@ -62,6 +64,7 @@ class EngineThread {
   std::atomic<uint32_t> lingers_{0};
   uint32_t lingers_seen_ = 0;
   uint64_t swept_ns_ = 0, outside_ns_ = 0, crowded_ns_ = 0, crowded_until_ns_ = 0;
+  uint64_t absent_ns_ = 0, absent_until_ns_ = 0;
   bool store_waited_ = false;  ///< in the last sleep: a thread stored to a protected page
   std::thread thread_;
 };

@@ -155,12 +155,13 @@ void UdpFabric::note_sent(bool busy) {
   note_traffic();
 }
 
+bool UdpFabric::is_warm() const {
+  return processor_ticks() < warm_until_.load(std::memory_order_relaxed);
+}
+
 bool UdpFabric::due() const {
   if (file() < 0) return false;
-  if (busy()) return true;
-  const uint64_t now = processor_ticks();
-  if (now < warm_until_.load(std::memory_order_relaxed)) return true;
-  return now >= next_look_.load(std::memory_order_relaxed);
+  return busy() || is_warm() || processor_ticks() >= next_look_.load(std::memory_order_relaxed);
 }
 
 uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {

@@ -67,6 +67,8 @@ class UdpFabric {
   uint32_t poll(Receiver& receiver, uint32_t budget);
   /// It is time to look: at once while packets come and go, else seldom, because a look is a system call.
   bool due() const;
+  /// Packets came or went a moment ago.
+  bool is_warm() const;
   /// It is now.
   void look_soon() { next_look_.store(0, std::memory_order_relaxed); }
   /// Readable when something has arrived; -1: no socket.
