@@ -12,7 +12,8 @@ using wire::Segment;
 
 namespace {
 
-constexpr uint32_t kLooksForRoom = 64;  ///< initiators asked whether they can be forgotten
+constexpr uint64_t kLateNs = 4'000'000'000;  ///< no packet is on its way for longer
+constexpr uint32_t kLooksForRoom = 64;       ///< initiators asked whether they can be forgotten
 
 /// Connections are numbered in the order in which their process made them.
 bool is_later(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
@@ -21,7 +22,13 @@ bool is_later(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; 
 
 bool DcTarget::on_request(wire::Channel& from, const Segment& segment, wire::Payload& payload,
                           Segment* answer) {
-  const Key key{&from, segment.src_qpn};
+  if (!from.is_wire()) [[likely]]
+    return deliver({&from, Gid{}, segment.src_qpn}, from, segment, payload, answer);
+  return deliver({nullptr, segment.source_gid, segment.src_qpn}, from, segment, payload, answer);
+}
+
+bool DcTarget::deliver(const Key& key, wire::Channel& from, const Segment& segment, wire::Payload& payload,
+                       Segment* answer) {
   std::lock_guard<SpinLock> hold(lock_);
   if (segment.operation == wire::Operation::kDisconnect) {
     disconnect(key, segment.connection);
@@ -31,6 +38,16 @@ bool DcTarget::on_request(wire::Channel& from, const Segment& segment, wire::Pay
   if (!initiator || initiator->responder.connection() != segment.connection)
     initiator = connect(key, segment);
   if (!initiator) return Engine::answer_nobody(from, segment, answer);
+  if (!key.channel) {
+    initiator->heard_ns = engine_.clock().now_ns();
+    if (initiator->ended) return false;
+    Segment packet = segment;
+    packet.base_psn = packet.psn;
+    packet.src_qpn = wire::kUnknownQpn;
+    const bool owes = initiator->responder.on_request(from, packet, payload, nullptr);
+    look_whether_drained();
+    return owes;
+  }
   const bool answered = initiator->responder.on_request(from, segment, payload, answer);
   look_whether_drained();
   return answered;
@@ -51,21 +68,29 @@ DcTarget::Initiator* DcTarget::connect(const Key& key, const Segment& segment) {
     return nullptr;
   Initiator* initiator = find(key);
   if (initiator) {
-    if (!is_later(segment.connection, initiator->responder.connection())) return nullptr;
+    const bool later = is_later(segment.connection, initiator->responder.connection());
+    if (!later && (key.channel || may_be_late(*initiator))) return nullptr;
   } else {
     if (initiators_.size() >= kInitiatorsMax && !make_room()) return nullptr;
     initiator = &initiators_.emplace_front(engine_, qp_, key);
     places_.emplace(key, initiators_.begin());
   }
   initiator->responder.reconnect(key.qpn, segment.connection, segment.base_psn);
+  initiator->ended = false;
   return initiator;
+}
+
+// The host has been heard of a moment ago: packets of a former connection may still be on their way. After
+// that an earlier number is one of a new process.
+bool DcTarget::may_be_late(const Initiator& initiator) const {
+  return !initiator.key.channel && engine_.clock().now_ns() < initiator.heard_ns + kLateNs;
 }
 
 bool DcTarget::make_room() {
   auto at = initiators_.end();
   for (uint32_t looks = 0; looks < kLooksForRoom && at != initiators_.begin(); looks++) {
     --at;
-    if (!at->responder.is_idle()) continue;
+    if (!at->responder.is_idle() || may_be_late(*at)) continue;
     erase(at);
     return true;
   }
@@ -77,7 +102,10 @@ void DcTarget::disconnect(const Key& key, uint32_t connection) {
   Initiator* initiator = find(key);
   if (!initiator || initiator->responder.connection() != connection) return;
   initiator->responder.reconnect(key.qpn, connection, 0);
-  if (initiator->responder.is_idle()) erase(initiators_.begin());
+  if (!key.channel)
+    initiator->ended = true;
+  else if (initiator->responder.is_idle())
+    erase(initiators_.begin());
 }
 
 void DcTarget::erase(Initiators::iterator at) {

@@ -3,14 +3,16 @@
 
 // The receiving side of a DC target: a responder for each initiator that is connected to it.
 //
-// An initiator is the process behind a channel and a queue pair number there. Its state begins with a request
-// that opens a connection (nothing of it is outstanding before), and is forgotten when the initiator
-// disconnects, when its process ends, and when room is needed while it is idle. A later connection of an
-// initiator takes the place of the former one.
+// An initiator is the process behind a channel, or a host on an Ethernet wire, and a queue pair number there.
+// Its state begins with a request that opens a connection (nothing of it is outstanding before), and is
+// forgotten when the initiator disconnects, when its process ends, and when room is needed while it is idle.
+// A later connection of an initiator takes the place of the former one. Packets of a wire may be late: what
+// is known of a connection there is kept for some time after its end, so that none of them opens it again.
 
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/spinlock.h"
@@ -44,22 +46,32 @@ class DcTarget {
 
  private:
   struct Key {
-    wire::Channel* channel;
+    wire::Channel* channel;  ///< nullptr: on a wire
+    Gid host;                ///< there
     uint32_t qpn;
     bool operator==(const Key&) const = default;
   };
   struct Hash {
     size_t operator()(const Key& key) const {
-      return std::hash<const void*>()(key.channel) ^ (size_t{key.qpn} * 0x9e3779b97f4a7c15u >> 16);
+      const std::string_view host(reinterpret_cast<const char*>(key.host.bytes.data()),
+                                  key.host.bytes.size());
+      const size_t where =
+          key.channel ? std::hash<const void*>()(key.channel) : std::hash<std::string_view>()(host);
+      return where ^ (size_t{key.qpn} * 0x9e3779b97f4a7c15u >> 16);
     }
   };
   struct Initiator {
     Initiator(Engine& engine, QueuePair& qp, const Key& k) : key(k), responder(engine, qp, true) {}
     Key key;
     Responder responder;
+    uint64_t heard_ns = 0;  ///< last, over a wire
+    bool ended = false;     ///< the connection, which was one over a wire
   };
   using Initiators = std::list<Initiator>;
 
+  bool deliver(const Key& key, wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
+               wire::Segment* answer);
+  bool may_be_late(const Initiator& initiator) const;
   Initiator* find(const Key& key);
   Initiator* connect(const Key& key, const wire::Segment& segment);
   bool make_room();

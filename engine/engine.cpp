@@ -39,7 +39,8 @@ Engine::Engine(wire::Fabric& fabric, Host& host, const Clock& clock)
       host_(host),
       clock_(clock),
       published_(published_of(fabric)),
-      keys_(published_, fabric) {
+      keys_(published_, fabric),
+      connections_(static_cast<uint32_t>(clock.now_ns() >> kConnectionClockShift)) {
   published_.header.magic = PublishedHeader::kMagic;
 }
 

@@ -200,7 +200,8 @@ class Engine final : public wire::Receiver {
   std::atomic<bool> any_ready_{false}, any_owers_{false}, any_errored_{false};
   std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer
   std::atomic<uint32_t> room_epoch_{0};
-  std::atomic<uint32_t> connections_{0};
+  static constexpr uint32_t kConnectionClockShift = 16;
+  std::atomic<uint32_t> connections_;  ///< counts from the hour on: those of a later process are later
   uint64_t last_tick_ns_ = 0;
   bool explain_aloud_ = false;
   std::mutex groups_lock_;

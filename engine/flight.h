@@ -96,6 +96,16 @@ struct Flight {
   uint64_t silent_at_ns = 0;   ///< when an acknowledgement is overdue; 0: none is awaited
   Asked asked;
   SendWindow window;
+
+  /// Nothing is under way, and the next packet is that one. What is known of the network stays.
+  void begin(uint32_t psn) {
+    end_psn = psn;
+    bytes = unasked = 0;
+    lost_psn = kNoPsn;
+    progressed = false;
+    silent_at_ns = 0;
+    asked = {};
+  }
 };
 
 }  // namespace verbatim::engine

@@ -107,8 +107,9 @@ void QueuePair::apply(const QpAttributes& a, uint32_t mask) {
 
 // Packets may come before this end sends any.
 void QueuePair::expect_peer() {
-  if (spec_.port->is_infiniband() || spec_.type == QpType::kDci || spec_.type == QpType::kDct) return;
-  engine_.fabric().expect(spec_.type == QpType::kUd ? Gid{} : attributes_.path.dgid);
+  if (spec_.port->is_infiniband() || spec_.type == QpType::kDci) return;
+  const bool anyone = spec_.type == QpType::kUd || spec_.type == QpType::kDct;
+  engine_.fabric().expect(anyone ? Gid{} : attributes_.path.dgid);
 }
 
 Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {

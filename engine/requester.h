@@ -96,6 +96,7 @@ class Requester final : private KeyErrors {
     Place place;
     uint32_t connection = 0;  ///< of a DC initiator; 0: none
     uint64_t access_key = 0;
+    Destination route;   ///< of a DC initiator
     bool knows = false;  ///< of the connection: it was sent something
   };
 
@@ -110,6 +111,7 @@ class Requester final : private KeyErrors {
   bool paced();
   void charge(uint64_t bytes);
   Step send_datagram(Message& message);
+  void address_to(const Destination& to, wire::Segment& segment) const;
   Step send_frame(Message& message);
   const char* stage_frame(const Message& message, Window& window, uint8_t* buffer) const;
   Step send_connected(Message& message);

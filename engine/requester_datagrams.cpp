@@ -13,12 +13,9 @@ namespace {
 constexpr uint32_t kMulticastFanout = 256;
 }  // namespace
 
-Requester::Step Requester::send_datagram(Message& message) {
-  const Destination& to = message.work.destination;
-  Segment segment = make_segment(message, message.length);
-  segment.dest_qpn = to.qpn;
+// What an address vector says of the way.
+void Requester::address_to(const Destination& to, Segment& segment) const {
   segment.service_level = to.service_level;
-  segment.qkey = to.qkey & 0x80000000 ? qp_.attributes().qkey : to.qkey;
   segment.has_grh = to.has_grh;
   segment.dest_gid = to.gid;
   segment.flow_label = to.flow_label;
@@ -31,6 +28,15 @@ Requester::Step Requester::send_datagram(Message& message) {
   segment.gid_type = source.type;
   segment.source_lid = port.lid;
   segment.dest_lid = to.lid;
+}
+
+Requester::Step Requester::send_datagram(Message& message) {
+  const Destination& to = message.work.destination;
+  Segment segment = make_segment(message, message.length);
+  segment.dest_qpn = to.qpn;
+  segment.qkey = to.qkey & 0x80000000 ? qp_.attributes().qkey : to.qkey;
+  const Port& port = *qp_.spec().port;
+  address_to(to, segment);
   next_psn_ = wire::psn_add(next_psn_, 1);
   wire::Channel* ways[kMulticastFanout];
   Window window;

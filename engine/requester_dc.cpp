@@ -28,9 +28,10 @@ bool Requester::meets_target(const Message& message, Step& step) {
     return false;
   }
   disconnect();
-  peer_ = {target, engine_.next_connection(), to.access_key};
+  peer_ = {target, engine_.next_connection(), to.access_key, to};
   channel_ = nullptr;
   ring_psn_ = next_psn_;
+  flight_.begin(next_psn_);
   return true;
 }
 
@@ -63,6 +64,11 @@ void Requester::go_on_after_failure() {
   peer_ = {};
   channel_ = nullptr;
   if (window_count_ > 0) rewind(oldest().first_psn);
+  if (is_wire_) {
+    next_psn_ = flight_.end_psn;
+    window_count_ = behind_ = 0;
+    flight_.silent_at_ns = 0;
+  }
   in_message_ = false;
   sent_bytes_ = reads_ = 0;
   rnr_until_ns_ = retry_at_ns_ = 0;
@@ -70,8 +76,8 @@ void Requester::go_on_after_failure() {
   engine_.schedule(qp_);
 }
 
-// The target may not hear of it, when there is no room: it forgets the connection some time later, then. One
-// whose memory was used directly knows of none.
+// The target may not hear of it, when there is no room or the packet is lost: it forgets the connection some
+// time later, then. One whose memory was used directly knows of none.
 void Requester::disconnect() {
   if (peer_.connection == 0) return;
   if (channel_ && peer_.knows) {
@@ -81,8 +87,10 @@ void Requester::disconnect() {
     end.transport = wire::Transport::kDc;
     end.dest_qpn = peer_.place.qpn;
     end.src_qpn = qp_.number();
-    end.access_key = 0;
+    end.access_key = peer_.access_key;
     end.connection = peer_.connection;
+    end.psn = end.base_psn = next_psn_;
+    if (is_wire_) address_to(peer_.route, end);
     channel_->send(end, nullptr, 0, false, nullptr);
   }
   peer_.connection = 0;

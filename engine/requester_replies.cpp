@@ -40,6 +40,9 @@ void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payl
   if (is_wire_) [[unlikely]] {
     // Packets do not name the queue pair that they come from: their host has to be the peer's.
     if (!from.is_wire() || segment.source_gid != peer_.place.gid) return;
+    if (segment.transport == wire::Transport::kDc &&
+        (segment.connection != peer_.connection || segment.src_qpn != peer_.place.qpn))
+      return;
     handle_packet(segment, payload);
     return go_on();
   }

@@ -44,10 +44,6 @@ uint32_t Requester::oldest_lacking() const {
 // --- sending ---
 
 Requester::Step Requester::send_on_wire(Message& message) {
-  if (dynamic_)
-    return fail_local(
-        message.index, message.next_index, message.work, Status::kLocalQpOperation,
-        "the peer is on another host, and dynamic connections have no form on an Ethernet wire");
   const Opcode opcode = message.work.opcode;
   uint32_t chunk = std::min(message.length - sent_bytes_, channel_->payload_max(false));
   if (awaits_response(opcode) && flight_.asked.is_again()) {
@@ -97,8 +93,11 @@ bool Requester::fits_again(const Message& message, uint32_t& chunk) const {
 }
 
 void Requester::prepare_for_wire(const Message& message, uint32_t chunk, Segment& segment) const {
-  qp_.address(segment);
-  segment.base_psn = segment.psn;
+  if (dynamic_)
+    address_to(peer_.route, segment);
+  else
+    qp_.address(segment);
+  segment.base_psn = dynamic_ ? oldest_lacking() : segment.psn;
   if (!reliable_) {
     segment.flags &= static_cast<uint16_t>(~wire::kAckRequest);
     return;
@@ -124,6 +123,7 @@ Requester::Step Requester::after_wire_send(SendResult result, Message& message, 
     return fail_local(message.index, message.next_index, message.work, Status::kLocalProtection,
                       "memory of the work request is not mapped");
   // What could not be sent is as if it was lost.
+  peer_.knows = true;
   if (reliable_ && !in_message_) {
     if (behind_ > 0)
       behind_--;

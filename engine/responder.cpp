@@ -91,7 +91,7 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
     reply.connection = connection_;
   }
   if (is_wire_) [[unlikely]]
-    qp_.address(reply);
+    address_back(reply);
   return reply;
 }
 

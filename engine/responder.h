@@ -91,6 +91,11 @@ class Responder {
     uint32_t placed = 0, total = 0, rkey = 0;
     uint64_t address = 0;
   };
+  /// To an initiator on another host.
+  struct WayBack {
+    Gid here, there;
+    uint8_t traffic_class = 0, hop_limit = 0;
+  };
   enum class Verdict : uint8_t { kDone, kDropped, kRefused };
 
   Verdict out_of_step(int32_t ahead, const wire::Segment& segment);
@@ -99,6 +104,8 @@ class Responder {
   // Packets of an Ethernet wire.
   bool on_packet(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
   bool find_way_back();
+  void note_way_back(wire::Channel& from, const wire::Segment& segment);
+  void address_back(wire::Segment& reply) const;
   void take_packet(const wire::Segment& segment, wire::Payload& payload);
   const char* wrong_shape(const wire::Segment& segment) const;
   Verdict out_of_step_on_wire(int32_t ahead, const wire::Segment& segment);
@@ -153,6 +160,7 @@ class Responder {
   std::atomic<bool> may_owe_{false};
   wire::Channel* reply_channel_ = nullptr;
   bool is_wire_ = false;                      ///< of the reply channel
+  WayBack way_back_;                          ///< there, of a DC target
   uint32_t unanswered_ = 0;                   ///< packets taken since the last answer; on a wire alone
   uint64_t congested_ns_ = 0;                 ///< when the peer was last told of congestion
   std::array<Answered, kReadsMax> answered_;  ///< atomics, the newest ones

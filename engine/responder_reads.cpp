@@ -21,7 +21,7 @@ using wire::SendResult;
 namespace {
 constexpr size_t kResponsesMax = 256;   ///< more than any peer may have outstanding
 constexpr uint32_t kStageBytes = 8192;  ///< whole packets of any path MTU
-}
+}  // namespace
 
 Responder::Verdict Responder::read_request(const Segment& segment) {
   if (!(qp_.attributes().access & kRemoteRead))

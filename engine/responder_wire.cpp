@@ -34,8 +34,11 @@ bool is_atomic(Operation operation) {
 
 // With the lock held, in a state that receives. The result says whether something is owed.
 bool Responder::on_packet(wire::Channel& from, const Segment& segment, wire::Payload& payload) {
-  if (!from.is_wire() || dynamic_ || peer_qpn_ == kNobody) return false;
-  if (segment.source_gid != qp_.attributes().path.dgid || !find_way_back()) return false;
+  if (!from.is_wire() || peer_qpn_ == kNobody) return false;
+  if (dynamic_)
+    note_way_back(from, segment);
+  else if (segment.source_gid != qp_.attributes().path.dgid || !find_way_back())
+    return false;
   take_packet(segment, payload);
   if (segment.has(wire::kCongested)) tell_of_congestion();
   if (reliable_) owe(segment);
@@ -50,6 +53,24 @@ bool Responder::find_way_back() {
   reply_channel_ = way;
   is_wire_ = true;
   return true;
+}
+
+// Attributes of a DC target name no peer. Any channel of the wire leads to where its segments say.
+void Responder::note_way_back(wire::Channel& from, const Segment& segment) {
+  reply_channel_ = &from;
+  is_wire_ = true;
+  way_back_ = {segment.dest_gid, segment.source_gid, segment.traffic_class, qp_.attributes().path.hop_limit};
+}
+
+void Responder::address_back(Segment& reply) const {
+  if (!dynamic_) return qp_.address(reply);
+  reply.has_grh = true;
+  reply.source_gid = way_back_.here;
+  reply.dest_gid = way_back_.there;
+  reply.gid_type = GidType::kRoceV2;
+  reply.flow_label = 0;
+  reply.traffic_class = way_back_.traffic_class;
+  reply.hop_limit = way_back_.hop_limit;
 }
 
 void Responder::take_packet(const Segment& segment, wire::Payload& payload) {

@@ -37,6 +37,7 @@ class Script final : public wire::Fabric,
   static constexpr uint32_t kFirstPsn = 0xfffffe;
   static constexpr uint32_t kMtu = 256;
   static constexpr uint32_t kPeerQpn = 0x123;
+  static constexpr uint64_t kAccessKey = 0xabcd;  ///< of a DC target
   static constexpr uint64_t kStart = 0x10000000;  ///< of the memory, as work requests name it
   static constexpr uint64_t kTimeoutNs = 4096ull << 10;
 
@@ -57,6 +58,8 @@ class Script final : public wire::Fabric,
     spec.receive = this;
     spec.sink = this;
     spec.send_entries = 16;
+    spec.access_key = kAccessKey;
+    spec.errored_streams_max = 2;
     qp_ = *engine_->create_queue_pair(spec);
     connect(type);
   }
@@ -154,6 +157,7 @@ class Script final : public wire::Fabric,
   }
   void expect_nothing() { EXPECT_EQ(0u, sent_.size()); }
   void forget_sent() { sent_.clear(); }
+  const wire::Segment& last_sent() const { return sent_.back(); }
   /// The oldest send completion that nobody has looked at.
   void expect_completion(engine::Status status) {
     if (send_completions_.empty()) {
@@ -243,6 +247,7 @@ class Script final : public wire::Fabric,
   void connect(engine::QpType type) {
     using namespace engine;
     const bool rc = type == QpType::kRc;
+    const bool initiator = type == QpType::kDci, target = type == QpType::kDct;
     attributes.port = 1;
     attributes.access = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
     attributes.path_mtu = kMtu;
@@ -255,10 +260,18 @@ class Script final : public wire::Fabric,
     attributes.path.dgid = address_of(1);
     attributes.dest_qpn = kPeerQpn;
     attributes.sq_psn = attributes.rq_psn = kFirstPsn;
-    step(QpState::kInit, kQpPkeyIndex | kQpPort | kQpAccessFlags);
-    step(QpState::kRtr,
-         kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | (rc ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0));
-    step(QpState::kRts, kQpSqPsn | (rc ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0));
+    step(QpState::kInit, kQpPkeyIndex | kQpPort | (initiator ? 0u : uint32_t{kQpAccessFlags}));
+    if (initiator) {
+      step(QpState::kRtr, kQpPathMtu);
+    } else {
+      step(QpState::kRtr, kQpAv | kQpPathMtu |
+                              (target ? kQpMinRnrTimer
+                               : rc   ? kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer
+                                      : kQpDestQpn | kQpRqPsn));
+    }
+    if (target) return;
+    step(QpState::kRts,
+         kQpSqPsn | (rc || initiator ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0));
   }
   void step(engine::QpState to, uint32_t mask) {
     attributes.state = to;

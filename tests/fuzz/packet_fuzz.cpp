@@ -85,6 +85,7 @@ void add_fields(bool present, Buffer& mask) {
 Buffer fields_of(const OpcodeInfo& info) {
   Buffer mask;
   add_fields<Bth>(true, mask);
+  add_fields<DcEth>(info.headers & kDcEth, mask);
   add_fields<XrcEth>(info.headers & kXrcEth, mask);
   add_fields<Deth>(info.headers & kDeth, mask);
   add_fields<Feth>(info.headers & kFeth, mask);
@@ -126,7 +127,7 @@ void fill(Random& random, T& value) {
 
 Headers any_headers(Random& random) {
   Headers headers;
-  fill(random, headers.bth), fill(random, headers.xrceth), fill(random, headers.deth),
+  fill(random, headers.bth), fill(random, headers.dceth), fill(random, headers.xrceth), fill(random, headers.deth),
       fill(random, headers.feth);
   fill(random, headers.reth), fill(random, headers.atomic), fill(random, headers.aeth);
   fill(random, headers.atomic_ack), fill(random, headers.immediate), fill(random, headers.invalidate);

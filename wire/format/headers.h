@@ -35,6 +35,22 @@ struct Bth {
   friend bool operator==(const Bth&, const Bth&) = default;
 };
 
+/// Of every packet of a dynamic connection. Those of other makers of DC devices are not published; this one
+/// is understood here alone.
+struct DcEth {
+  uint64_t access_key = 0;  ///< of requests
+  uint32_t connection = 0;  ///< which of the initiator's process: a later one has a later number
+  uint32_t source = 0;      ///< queue pair
+  uint32_t opening = 0;     ///< of requests: the PSN before which the target has answered everything
+
+  using Layout = roce::Layout<20, At<&DcEth::access_key, 0, 64>, At<&DcEth::connection, 64, 32>,
+                              At<&DcEth::source, 104, 24>, At<&DcEth::opening, 136, 24>>;
+  static constexpr size_t kBytes = Layout::kBytes;
+  static Parsed<DcEth> parse(std::span<const uint8_t> bytes) { return Layout::parse<DcEth>(bytes); }
+  size_t emit(std::span<uint8_t> out) const { return Layout::emit(*this, out); }
+  friend bool operator==(const DcEth&, const DcEth&) = default;
+};
+
 /// Of a request to an XRC target.
 struct XrcEth {
   uint32_t srqn = 0;

@@ -43,7 +43,7 @@ class IcrcFlow {
   ///   datagram_bytes  from the BTH to the ICRC, both included
   uint32_t begin(std::span<const uint8_t> headers, size_t datagram_bytes, uint16_t identification) const;
 
-  static constexpr size_t kHeadersMax = 48;
+  static constexpr size_t kHeadersMax = 64;
 
  private:
   alignas(16) uint8_t image_[48] = {};  ///< IP and UDP, so many bytes:

@@ -66,12 +66,15 @@ constexpr Row kRows[] = {
     {Operation::kAtomicWrite, "ATOMIC WRITE", kReth, Place::kOnly, PayloadRule::kEight, kRcOnly},
 };
 
+constexpr Row kDisconnectRow{Operation::kDisconnect, "DISCONNECT",       0,
+                             Place::kOnly,           PayloadRule::kNone, kRcOnly};
+
 constexpr size_t bytes_of(uint16_t headers) {
-  return Bth::kBytes + (headers & kXrcEth ? XrcEth::kBytes : 0) + (headers & kDeth ? Deth::kBytes : 0) +
-         (headers & kFeth ? Feth::kBytes : 0) + (headers & kReth ? Reth::kBytes : 0) +
-         (headers & kAtomicEth ? AtomicEth::kBytes : 0) + (headers & kAeth ? Aeth::kBytes : 0) +
-         (headers & kAtomicAckEth ? AtomicAckEth::kBytes : 0) + (headers & kImmDt ? ImmDt::kBytes : 0) +
-         (headers & kIeth ? Ieth::kBytes : 0);
+  return Bth::kBytes + (headers & kDcEth ? DcEth::kBytes : 0) + (headers & kXrcEth ? XrcEth::kBytes : 0) +
+         (headers & kDeth ? Deth::kBytes : 0) + (headers & kFeth ? Feth::kBytes : 0) +
+         (headers & kReth ? Reth::kBytes : 0) + (headers & kAtomicEth ? AtomicEth::kBytes : 0) +
+         (headers & kAeth ? Aeth::kBytes : 0) + (headers & kAtomicAckEth ? AtomicAckEth::kBytes : 0) +
+         (headers & kImmDt ? ImmDt::kBytes : 0) + (headers & kIeth ? Ieth::kBytes : 0);
 }
 
 constexpr void add(OpcodeTable& table, Transport transport, const Row& row, uint16_t more_headers) {
@@ -86,8 +89,10 @@ constexpr OpcodeTable make_table() {
     add(table, Transport::kRc, row, 0);
     if (row.others & kUcToo) add(table, Transport::kUc, row, 0);
     if (row.others & kXrcToo) add(table, Transport::kXrc, row, row.request ? kXrcEth : 0);
+    if (row.others & kXrcToo) add(table, Transport::kDc, row, kDcEth);
     if (row.others & kUdToo) add(table, Transport::kUd, row, kDeth);
   }
+  add(table, Transport::kDc, kDisconnectRow, kDcEth);
   table.infos[static_cast<uint8_t>(kCnp)] = {true, false,      Place::kOnly, PayloadRule::kSixteen,
                                              0,    Bth::kBytes};
   return table;
@@ -105,6 +110,8 @@ const char* name_of(Transport transport) {
       return "UD ";
     case Transport::kXrc:
       return "XRC ";
+    case Transport::kDc:
+      return "DC ";
     case Transport::kCnp:
       break;
   }
@@ -117,6 +124,7 @@ constinit const OpcodeTable kOpcodes = make_table();
 
 std::string name_of(Opcode code) {
   if (code == kCnp) return "CNP";
+  if (code == opcode(Transport::kDc, Operation::kDisconnect)) return "DC DISCONNECT";
   if (info_of(code).known)
     for (const Row& row : kRows)
       if (row.operation == operation_of(code)) return std::string(name_of(transport_of(code))) + row.name;

@@ -9,7 +9,15 @@
 namespace verbatim::roce {
 
 /// The upper three bits of an opcode.
-enum class Transport : uint8_t { kRc = 0x00, kUc = 0x20, kRd = 0x40, kUd = 0x60, kCnp = 0x80, kXrc = 0xa0 };
+enum class Transport : uint8_t {
+  kRc = 0x00,
+  kUc = 0x20,
+  kRd = 0x40,
+  kUd = 0x60,
+  kCnp = 0x80,
+  kXrc = 0xa0,
+  kDc = 0xc0,  ///< dynamic connections, among the opcodes left to manufacturers: understood here alone
+};
 
 /// The lower five.
 enum class Operation : uint8_t {
@@ -38,6 +46,7 @@ enum class Operation : uint8_t {
   kSendOnlyInvalidate = 0x17,
   kFlush = 0x1c,
   kAtomicWrite = 0x1d,
+  kDisconnect = 0x1f,  ///< transport kDc alone
 };
 
 /// Any byte: what the table does not know can still be carried and printed.
@@ -67,6 +76,7 @@ enum Header : uint16_t {
   kAtomicAckEth = 1 << 6,
   kImmDt = 1 << 7,
   kIeth = 1 << 8,
+  kDcEth = 1 << 9,  ///< before all others
 };
 
 /// Where a packet stands in its message.

@@ -43,6 +43,7 @@ size_t put_all(std::span<uint8_t> out, const Bth& bth, const Headers& rest) {
   if (!info.known || out.size() < info.header_bytes) return 0;
   uint8_t* at = put(out.data(), bth);
   const unsigned mask = info.headers;
+  if (mask & kDcEth) at = put(at, rest.dceth);
   if (mask & kXrcEth) at = put(at, rest.xrceth);
   if (mask & kDeth) at = put(at, rest.deth);
   if (mask & kFeth) at = put(at, rest.feth);
@@ -67,6 +68,7 @@ bool Headers::read(std::span<const uint8_t> bytes) {
   const uint8_t* at = take(bytes.data(), bth);
   const OpcodeInfo& of = info();
   const unsigned mask = of.headers;
+  if (mask & kDcEth) at = take(at, dceth);
   if (mask & kXrcEth) at = take(at, xrceth);
   if (mask & kDeth) at = take(at, deth);
   if (mask & kFeth) at = take(at, feth);

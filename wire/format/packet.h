@@ -28,6 +28,7 @@ namespace verbatim::roce {
 /// BTH and extended headers; those that the opcode does not have are not looked at.
 struct Headers {
   Bth bth;
+  DcEth dceth;
   XrcEth xrceth;
   Deth deth;
   Feth feth;
@@ -51,7 +52,7 @@ struct Headers {
 inline size_t bytes_of(const Headers& headers) { return headers.info().header_bytes; }
 
 constexpr size_t kPathMtuMax = 4096;
-constexpr size_t kHeaderBytesMax = 44;
+constexpr size_t kHeaderBytesMax = 60;
 constexpr size_t kTailBytesMax = 3 + kIcrcBytes;
 constexpr size_t kPacketBytesMax = kHeaderBytesMax + kPathMtuMax + kIcrcBytes;
 

@@ -53,7 +53,7 @@ enum SegmentFlag : uint16_t {
   kPlaced = 1 << 6,      ///< the payload was already put in place by direct access; `length` counts it
   kAcknowledges =
       1 << 7,  ///< a request that also acknowledges: `ack_psn` (not together with immediate data or a key)
-  kOpens = 1 << 8,      ///< transport kDc: nothing of this connection is outstanding before it
+  kOpens = 1 << 8,      ///< transport kDc: nothing of this connection is outstanding before `base_psn`
   kCongested = 1 << 9,  ///< came over a wire that was congested (ECN): the sender should be told
   kPassedOn = 1 << 10,  ///< a packet from a wire that came to the wrong process of this host first
   kFrame = 1 << 11,  ///< the payload is an Ethernet frame, for whoever has a rule for it; with transport kUd
@@ -78,10 +78,11 @@ enum Syndrome : uint8_t {
 /// on an Ethernet wire. Links serialise it; transports see only this.
 ///
 /// Towards an Ethernet wire (Channel::is_wire) a segment may be many packets, each of path_mtu bytes but for
-/// the last, and has its GIDs and the rest of what an address says set, whatever its transport. What arrives
-/// from there is one packet: of a request, `total_length` is known only with kFirst and kLast or a remote
-/// address, `packets` is 1 even for a read, and `source_gid` says which host sent it, as far as the network
-/// can be believed.
+/// the last, and has its GIDs and the rest of what an address says set, whatever its transport. There
+/// `base_psn` of transport kDc is the PSN before which the target has answered everything. What arrives from
+/// there is one packet: of a request, `total_length` is known only with kFirst and kLast or a remote address,
+/// `packets` is 1 even for a read, and `source_gid` says which host sent it, as far as the network can be
+/// believed.
 ///
 /// Fields without an initial value mean something only with the operation or transport named beside them: a
 /// segment is made for every message, and clearing all of it would cost more than the rest of a small one.

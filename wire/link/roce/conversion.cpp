@@ -60,8 +60,9 @@ On operation_of(const Segment& segment, bool opens, bool ends) {
       return On::kFetchAdd;
     case Operation::kAtomicResponse:
       return On::kAtomicAcknowledge;
-    case Operation::kAck:
     case Operation::kDisconnect:
+      return On::kDisconnect;
+    case Operation::kAck:
     case Operation::kCongestion:
       break;
   }
@@ -74,8 +75,9 @@ roce::Transport transport_of(Transport transport) {
       return roce::Transport::kUc;
     case Transport::kUd:
       return roce::Transport::kUd;
-    case Transport::kRc:
     case Transport::kDc:
+      return roce::Transport::kDc;
+    case Transport::kRc:
       break;
   }
   return roce::Transport::kRc;
@@ -92,8 +94,8 @@ PacketsOf::PacketsOf(const Segment& segment) : segment_(segment), obstacle_(find
 
 const char* PacketsOf::find_obstacle() const {
   const Segment& s = segment_;
-  if (s.transport == Transport::kDc) return "dynamic connections have no form on an Ethernet wire";
-  if (s.has(kPlaced) || s.has(kAcknowledges) || s.operation == Operation::kDisconnect || s.path_mtu == 0)
+  const bool ends = s.operation == Operation::kDisconnect && s.transport != Transport::kDc;
+  if (s.has(kPlaced) || s.has(kAcknowledges) || ends || s.path_mtu == 0)
     return "engines on one host say this to each other";
   if (s.operation == Operation::kAck && !is_known(s.syndrome))
     return "the syndrome has no form on an Ethernet wire";
@@ -108,6 +110,7 @@ void PacketsOf::fill() {
   bth.pkey = s.pkey;
   bth.destination = s.dest_qpn;
   if (s.operation == Operation::kCongestion) bth.becn = true;
+  if (s.transport == Transport::kDc) headers_.dceth = {s.access_key, s.connection, s.src_qpn, s.base_psn};
   if (s.transport == Transport::kUd) headers_.deth = {s.qkey, s.src_qpn};
   if (s.operation == Operation::kWrite || s.operation == Operation::kReadRequest)
     headers_.reth = {s.remote_address, s.rkey, s.total_length};
@@ -183,6 +186,9 @@ bool read_operation(roce::Operation on, Segment& segment) {
     case On::kFetchAdd:
       segment.operation = Operation::kFetchAdd;
       return true;
+    case On::kDisconnect:
+      segment.operation = Operation::kDisconnect;
+      return true;
     case On::kFlush:
     case On::kAtomicWrite:
       break;
@@ -200,6 +206,9 @@ bool read_transport(roce::Transport on, Segment& segment) {
       return true;
     case roce::Transport::kUd:
       segment.transport = Transport::kUd;
+      return true;
+    case roce::Transport::kDc:
+      segment.transport = Transport::kDc;
       return true;
     case roce::Transport::kRd:
     case roce::Transport::kCnp:
@@ -228,6 +237,13 @@ bool read_extensions(const roce::Headers& headers, Segment& segment) {
                                             headers.aeth.value);
     segment.msn = headers.aeth.msn;
     if (!is_known(segment.syndrome)) return false;
+  }
+  if (headers.has(roce::kDcEth)) {
+    segment.access_key = headers.dceth.access_key;
+    segment.connection = headers.dceth.connection;
+    segment.src_qpn = headers.dceth.source;
+    segment.base_psn = headers.dceth.opening;
+    if (headers.info().request) segment.flags |= kOpens;
   }
   if (headers.has(roce::kDeth)) {
     segment.qkey = headers.deth.qkey;

@@ -19,8 +19,8 @@ class PacketsOf {
  public:
   explicit PacketsOf(const Segment& segment);
 
-  /// Why there are none, in words; nullptr: there are some. Transport kDc and what only engines on one host
-  /// say to each other has no form on the wire.
+  /// Why there are none, in words; nullptr: there are some. What only engines on one host say to each
+  /// other has no form on the wire.
   const char* obstacle() const { return obstacle_; }
   /// How many there are.
   uint32_t count() const { return count_; }

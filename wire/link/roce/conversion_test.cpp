@@ -86,7 +86,12 @@ TEST(PacketsOf, IsOnePacketWithoutPayload) {
 TEST(PacketsOf, RefusesWhatHasNoForm) {
   Segment segment = request(Operation::kSend, 100, kWhole);
   segment.transport = Transport::kDc;
-  EXPECT_STREQ(PacketsOf(segment).obstacle(), "dynamic connections have no form on an Ethernet wire");
+  EXPECT_EQ(PacketsOf(segment).obstacle(), nullptr);
+  segment.operation = Operation::kDisconnect;
+  segment.length = 0;
+  EXPECT_EQ(PacketsOf(segment).obstacle(), nullptr);
+  segment.transport = Transport::kRc;
+  EXPECT_STREQ(PacketsOf(segment).obstacle(), "engines on one host say this to each other");
   EXPECT_FALSE(PacketsOf(segment).next());
   for (const uint32_t flag : {kPlaced, kAcknowledges})
     EXPECT_NE(PacketsOf(request(Operation::kWrite, 100, kWhole | flag)).obstacle(), nullptr);
@@ -176,6 +181,34 @@ TEST(SegmentOf, GivesBackReadsAndAtomics) {
     EXPECT_EQ(atomic.compare, sent.compare);
     EXPECT_EQ(atomic.total_length, 8u);
   }
+}
+
+TEST(SegmentOf, GivesBackDynamicConnections) {
+  for (const Operation operation : {Operation::kSend, Operation::kFetchAdd, Operation::kDisconnect}) {
+    Segment sent = request(operation, operation == Operation::kSend ? 100 : 0, kWhole | kAckRequest);
+    sent.transport = Transport::kDc;
+    sent.access_key = 0xc1c2c3c4c5c6c7c8;
+    sent.connection = 0xd1d2d3d4;
+    sent.base_psn = 0xfffff0;
+    const Segment got = over_the_wire(sent).at(0);
+    EXPECT_EQ(got.operation, operation);
+    EXPECT_EQ(got.transport, Transport::kDc);
+    EXPECT_EQ(got.access_key, sent.access_key);
+    EXPECT_EQ(got.connection, sent.connection);
+    EXPECT_EQ(got.src_qpn, sent.src_qpn);
+    EXPECT_EQ(got.psn, sent.psn);
+    EXPECT_EQ(got.base_psn, sent.base_psn);
+    EXPECT_TRUE(got.has(kOpens));
+  }
+  Segment ack = request(Operation::kAck, 0, kWhole);
+  ack.transport = Transport::kDc;
+  ack.syndrome = kNakRemoteAccess;
+  ack.access_key = 0;
+  ack.connection = 7;
+  const Segment got = over_the_wire(ack).at(0);
+  EXPECT_EQ(got.connection, 7u);
+  EXPECT_EQ(got.syndrome, kNakRemoteAccess);
+  EXPECT_FALSE(got.has(kOpens));
 }
 
 TEST(SegmentOf, GivesBackAnswers) {

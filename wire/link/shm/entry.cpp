@@ -111,7 +111,8 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   s.service_level = header.service_level;
   s.pkey = 0xffff;
   s.dest_qpn = header.dest_qpn & 0xffffff;
-  s.src_qpn = s.has(kPassedOn) && s.transport != Transport::kUd ? kUnknownQpn : header.src_qpn & 0xffffff;
+  const bool nameless = s.transport == Transport::kRc || s.transport == Transport::kUc;
+  s.src_qpn = s.has(kPassedOn) && nameless ? kUnknownQpn : header.src_qpn & 0xffffff;
   s.psn = s.base_psn = header.psn & kPsnMask;
   s.packets = 1;
   s.length = s.total_length = header.length;
