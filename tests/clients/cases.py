@@ -15,7 +15,7 @@ SHORT = {
     'ibv_devices', 'ibv_devinfo', 'ibv_devinfo_verbose', 'rc_pingpong', 'rc_pingpong_events', 'uc_pingpong',
     'ud_pingpong', 'srq_pingpong', 'send_lat_RC', 'send_bw_UD', 'write_bw_RC', 'write_lat_UC', 'read_bw_RC',
     'send_lat_DC', 'send_bw_events', 'send_bw_srq', 'send_bw_sizes', 'atomic_bw_FETCH_AND_ADD',
-    'atomic_lat_CMP_AND_SWAP',
+    'atomic_lat_CMP_AND_SWAP', 'rc_pingpong_1M',
 }
 
 

@@ -31,13 +31,21 @@ void set_buffers(int socket) {
   if (!set(socket, SOL_SOCKET, SO_SNDBUFFORCE, kSendBytes)) set(socket, SOL_SOCKET, SO_SNDBUF, kSendBytes);
 }
 
+bool forbid_fragments(int socket) {
+  return set(socket, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
+         set(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+}
+
+bool allow_fragments(int socket) {
+  return set(socket, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT) &&
+         set(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DONT);
+}
+
 bool prepare_to_send(int socket) {
   set(socket, IPPROTO_IPV6, kFlowLabelSend, 1);
   set(socket, IPPROTO_IP, IP_MULTICAST_LOOP, 0);  // processes of this host get theirs through shared memory
   set(socket, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0);
-  return set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0) &&
-         set(socket, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
-         set(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+  return set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0) && forbid_fragments(socket);
 }
 
 bool prepare_to_receive(int socket) {
@@ -80,6 +88,12 @@ Expected<int> open_socket(bool port) {
 
 Expected<int> open_port_socket() { return open_socket(true); }
 Expected<int> open_sending_socket() { return open_socket(false); }
+
+Expected<int> open_fragmenting_socket() {
+  const Expected<int> opened = open_socket(false);
+  if (opened && !allow_fragments(*opened)) return refuse(*opened, "a UDP socket cannot send fragments");
+  return opened;
+}
 
 void set_membership(int socket, const Gid& group, uint32_t interface, bool member) {
   if (group.is_ipv4_mapped()) {

@@ -20,6 +20,8 @@ namespace verbatim::wire::udp {
 Expected<int> open_port_socket();
 /// The same, but from a port of its own that nobody sends to.
 Expected<int> open_sending_socket();
+/// The same for packets that are longer than the interface's MTU.
+Expected<int> open_fragmenting_socket();
 
 /// What is sent to a group and comes in on this interface is for this socket, too, or not any more.
 void set_membership(int socket, const Gid& group, uint32_t interface, bool member);

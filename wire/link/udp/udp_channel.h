@@ -20,6 +20,8 @@ class UdpChannel final : public Channel {
   int last_error() const { return last_error_.load(std::memory_order_relaxed); }
 
   uint32_t payload_max(bool) const override { return kPayloadMax; }
+  /// Packets that do not fit the interface go in fragments: a port of hardware would not let its queue pair
+  /// have such a path MTU, but a program that asks for one need not fail here.
   SendResult send(const Segment& segment, const Piece* pieces, uint32_t count, bool may_pull,
                   Segment* answer) override;
   void forbid_pull() override {}
@@ -38,10 +40,13 @@ class UdpChannel final : public Channel {
   /// So many packets of 4096 bytes go in one run, which an IP packet bounds.
   static constexpr uint32_t kPayloadMax = 15 * 4096;
 
+  SendResult send(const Segment& segment, const Piece* pieces, bool fragments);
+
   UdpFabric& fabric_;
   const Gid remote_;
   std::atomic<int> last_error_{0};
   std::atomic<bool> segments_{true};  ///< the kernel cuts runs for this way
+  std::atomic<uint32_t> too_long_{UINT32_MAX};  ///< payload bytes of a packet that did not fit the interface
 };
 
 }  // namespace verbatim::wire::udp

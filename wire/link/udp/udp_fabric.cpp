@@ -37,8 +37,11 @@ UdpFabric::~UdpFabric() { close_all(); }
 void UdpFabric::close_all() {
   const int socket = socket_.exchange(-1);
   if (socket >= 0) close(socket);
-  for (Port& port : ports_)
+  const auto close_port = [](Port& port) {
     if (const int sending = port.socket.exchange(-1); sending >= 0) close(sending);
+  };
+  for (Port& port : ports_) close_port(port);
+  close_port(fragmenting_);
 }
 
 void UdpFabric::after_fork_child() { close_all(); }
@@ -102,8 +105,6 @@ std::string UdpFabric::obstacle(const Gid& host) {
   {
     std::lock_guard<SpinLock> hold(channels_lock_);
     const auto found = channels_.find(host);
-    if (found != channels_.end() && found->second->last_error() == EMSGSIZE)
-      return "packets of this path MTU do not fit the interface";
     if (found != channels_.end() && found->second->last_error() != 0)
       return std::string("the network refuses packets to it: ") + std::strerror(found->second->last_error());
   }
@@ -113,7 +114,7 @@ std::string UdpFabric::obstacle(const Gid& host) {
 
 // With the lock held.
 bool UdpFabric::open_port(Port& port) {
-  const Expected<int> opened = open_sending_socket();
+  const Expected<int> opened = &port == &fragmenting_ ? open_fragmenting_socket() : open_sending_socket();
   if (!opened) return false;
   sockaddr_in6 bound{};
   socklen_t length = sizeof bound;
@@ -123,16 +124,16 @@ bool UdpFabric::open_port(Port& port) {
   return true;
 }
 
-const UdpFabric::Port* UdpFabric::sending_port(uint32_t dest_qpn) {
-  Port& port = ports_[(dest_qpn >> kSlotShift) % kPorts];
+const UdpFabric::Port* UdpFabric::sending_port(uint32_t dest_qpn, bool fragments) {
+  Port& port = fragments ? fragmenting_ : ports_[(dest_qpn >> kSlotShift) % kPorts];
   if (port.socket.load(std::memory_order_acquire) >= 0) return &port;
   std::lock_guard<std::mutex> hold(lock_);
   if (port.socket.load(std::memory_order_relaxed) >= 0) return &port;
   return socket_.load(std::memory_order_relaxed) >= 0 && open_port(port) ? &port : nullptr;
 }
 
-bool UdpFabric::way_of(const Segment& segment, Way& way) {
-  const Port* port = sending_port(segment.dest_qpn);
+bool UdpFabric::way_of(const Segment& segment, bool fragments, Way& way) {
+  const Port* port = sending_port(segment.dest_qpn, fragments);
   if (!port) return false;
   way.socket = port->socket.load(std::memory_order_relaxed);
   way.port = port->number;

@@ -79,8 +79,8 @@ class UdpFabric {
   void after_fork_child();
 
   // --- for channels ---
-  /// How a segment travels; false: there is no socket.
-  bool way_of(const Segment& segment, Way& way);
+  /// How a segment travels, in fragments if need be; false: there is no socket.
+  bool way_of(const Segment& segment, bool fragments, Way& way);
   void note_sent(bool busy);
 
  private:
@@ -93,7 +93,7 @@ class UdpFabric {
     bool operator()(const Gid& a, const Gid& b) const { return a.bytes < b.bytes; }
   };
   void set_membership(const Gid& group, bool member);
-  const Port* sending_port(uint32_t dest_qpn);
+  const Port* sending_port(uint32_t dest_qpn, bool fragments);
   bool open_port(Port& port);
   uint32_t deliver(const Arrival& arrival, Receiver& receiver);
   bool deliver_packet(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
@@ -111,6 +111,7 @@ class UdpFabric {
   uint64_t retry_at_ns_ = 0;
   std::string obstacle_;
   std::array<Port, kPorts> ports_;
+  Port fragmenting_;
   std::map<Gid, uint32_t, Later> groups_;  ///< how often they have been joined
 
   SpinLock channels_lock_;
