@@ -319,11 +319,12 @@ void Requester::note_lost() {
 }
 
 void Requester::give_up() {
-  const std::string obstacle = channel_ ? "" : way_obstacle(engine_.fabric(), *qp_.spec().port, peer_.place);
+  const std::string obstacle =
+      channel_ && !is_wire_ ? "" : way_obstacle(engine_.fabric(), *qp_.spec().port, peer_.place);
   const std::string silence =
       is_wire_
           ? "the peer host does not answer: packets are lost on the way, or its queue pair is not there, "
-            "not connected to this one or expects another PSN"
+            "not connected to this one or expects another PSN (see: verbatim doctor HOST)"
           : "nobody answers: the peer process has gone, or its queue pair is not there, not connected to "
             "this one or expects another PSN";
   const std::string why = obstacle.empty() ? silence : "the peer cannot be reached: " + obstacle;
