@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "agent/connection_service.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -17,6 +18,16 @@ namespace verbatim::agent {
 namespace {
 
 constexpr uint16_t kAnyPort = 4791;  ///< nothing is sent to it
+
+void set_interface_of_groups(int socket, uint16_t family, uint32_t interface) {
+  const int index = static_cast<int>(interface);
+  ip_mreqn by_index{};
+  by_index.imr_ifindex = index;
+  if (family == AF_INET)
+    (void)setsockopt(socket, IPPROTO_IP, IP_MULTICAST_IF, &by_index, sizeof by_index);
+  else
+    (void)setsockopt(socket, IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof index);
+}
 
 }  // namespace
 
@@ -160,15 +171,22 @@ std::optional<cm::LocalAddress> ConnectionService::find(const cm::SocketAddress&
 }
 
 // A datagram socket that is connected knows where it would send from.
-Expected<cm::SocketAddress> ConnectionService::source_for(const cm::SocketAddress& destination) const {
+Expected<cm::SocketAddress> ConnectionService::source_for(const cm::SocketAddress& destination,
+                                                          const cm::SocketAddress& own,
+                                                          uint32_t interface) const {
   const int asked = socket(destination.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (asked < 0) return Error{errno, "no socket to ask for a route with"};
-  cm::SocketAddress with_port = destination;
-  with_port.port = kAnyPort;
+  if (interface != 0 && destination.address.is_multicast())
+    set_interface_of_groups(asked, destination.family, interface);
+  cm::SocketAddress from = own, to = destination;
+  from.port = 0;
+  to.port = kAnyPort;
   sockaddr_storage address{};
-  socklen_t length = cm::to_sockaddr(with_port, address);
+  socklen_t length = cm::to_sockaddr(from, address);
   int error = 0;
-  if (connect(asked, reinterpret_cast<const sockaddr*>(&address), length) != 0) error = errno;
+  if (own.is_set() && bind(asked, reinterpret_cast<const sockaddr*>(&address), length) != 0) error = errno;
+  length = cm::to_sockaddr(to, address);
+  if (error == 0 && connect(asked, reinterpret_cast<const sockaddr*>(&address), length) != 0) error = errno;
   length = sizeof address;
   if (error == 0 && getsockname(asked, reinterpret_cast<sockaddr*>(&address), &length) != 0) error = errno;
   close(asked);

@@ -49,7 +49,8 @@ class ConnectionService final : private cm::HostView, private cm::MadWire, priva
   };
 
   std::optional<cm::LocalAddress> find(const cm::SocketAddress& address) const override;
-  Expected<cm::SocketAddress> source_for(const cm::SocketAddress& destination) const override;
+  Expected<cm::SocketAddress> source_for(const cm::SocketAddress& destination, const cm::SocketAddress& own,
+                                         uint32_t interface) const override;
   cm::PortTable::Range ports() const override;
   uint64_t guid() const override;
   uint32_t random() override;

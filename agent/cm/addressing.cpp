@@ -103,9 +103,13 @@ Outcome Manager::resolve_address(Identifier& id, const Request& request) {
 
 // Without an own address the id gets the one that the host would use; if RDMA cannot, it stays unbound.
 Outcome Manager::choose_source(Identifier& id, const SocketAddress& destination) {
-  const Expected<SocketAddress> source = host_.source_for(destination);
+  if (id.s.bound) {
+    const std::optional<LocalAddress> own = host_.find(id.s.source);
+    const Expected<SocketAddress> way = host_.source_for(destination, id.s.source, own ? own->interface : 0);
+    return way ? Outcome(Done{}) : way.error();
+  }
+  const Expected<SocketAddress> source = host_.source_for(destination, {}, 0);
   if (!source) return source.error();
-  if (id.s.bound) return Done{};
   const std::optional<LocalAddress> local = host_.find(*source);
   if (!local) return Done{};
   const uint16_t port = id.s.source.port;
@@ -155,6 +159,7 @@ Outcome Manager::listen(Identifier& id, int32_t backlog) {
   id.s.backlog = backlog > 0 && backlog < kBacklogMax ? backlog : kBacklogMax;
   id.backlog_left = id.s.backlog;
   id.s.step = Step::kListening;
+  connections_.somebody_came();
   return Done{};
 }
 

@@ -12,7 +12,8 @@ using namespace roce::cm;
 namespace {
 
 constexpr size_t kHeldMax = 256;
-constexpr uint8_t kPatience = 24;  ///< what an MRA asks for: about a minute
+constexpr uint64_t kListenerWaitNs = 100'000'000;  ///< how long a REQ waits for somebody who listens
+constexpr uint8_t kPatience = 24;                  ///< what an MRA asks for: about a minute
 constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint8_t kAckDelay = 16;  ///< of the device: 4.096 us << it
 
@@ -74,28 +75,33 @@ Proposal proposal_of(const Arrival& arrival, const roce::MadHeader& header, cons
 
 }  // namespace
 
-void Connections::arrived(const Arrival& arrival) { dispatch(arrival); }
+void Connections::arrived(const Arrival& arrival) { dispatch(arrival, now_ns_); }
 
-void Connections::dispatch(const Arrival& arrival) {
+void Connections::dispatch(const Arrival& arrival, uint64_t since_ns) {
   const auto message = Message::parse(arrival.mad);
   if (!message) return;
+  since_ns_ = since_ns;
   std::visit([&](const auto& body) { on(arrival, message->header, body); }, message->body);
 }
 
-// True: it will be seen again, when those whom it is about may be back.
-bool Connections::hold(const Arrival& arrival) {
-  if (now_ns_ >= returns_until_ns_ || held_.size() >= kHeldMax) return false;
+// True: it will be seen again, when those whom it is about may be there.
+bool Connections::hold(const Arrival& arrival, uint64_t until_ns) {
+  if (now_ns_ >= until_ns || held_.size() >= kHeldMax) return false;
   Held& held = held_.emplace_back();
+  held.since_ns = since_ns_;
+  held.until_ns = until_ns;
   held.local = arrival.local;
   held.remote = arrival.remote;
   std::copy_n(arrival.mad.begin(), held.mad.size(), held.mad.begin());
+  held_due_ns_ = std::min(held_due_ns_, until_ns);
   return true;
 }
 
 void Connections::see_held_again() {
   std::vector<Held> held;
   held.swap(held_);
-  for (const Held& each : held) dispatch({each.local, each.remote, each.mad});
+  held_due_ns_ = kNever;
+  for (const Held& each : held) dispatch({each.local, each.remote, each.mad}, each.since_ns);
 }
 
 void Connections::refuse(const Arrival& arrival, uint64_t transaction, Rej rej) {
@@ -163,7 +169,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     case ConnectionUser::Admission::kLater:
       return;
     case ConnectionUser::Admission::kNobodyListens:
-      if (hold(arrival)) return;
+      if (hold(arrival, std::max(returns_until_ns_, since_ns_ + kListenerWaitNs))) return;
       rej.reason = RejectReason::kInvalidServiceId;
       return refuse(arrival, header.transaction, rej);
   }

@@ -20,7 +20,7 @@ Outcome not_now(const char* what) { return Error{EINVAL, std::string("the connec
 
 uint64_t Connections::deadline_ns() const {
   const uint64_t timer = timers_.empty() ? kNever : timers_.begin()->first;
-  return held_.empty() ? timer : std::min(timer, returns_until_ns_);
+  return std::min(timer, held_due_ns_);
 }
 
 void Connections::step() {
@@ -29,7 +29,7 @@ void Connections::step() {
     set_due(due, kNever);
     expired(due);
   }
-  if (!held_.empty() && now_ns_ >= returns_until_ns_) see_held_again();
+  if (now_ns_ >= held_due_ns_) see_held_again();
 }
 
 const Connection* Connections::find(uint32_t comm_id) const {

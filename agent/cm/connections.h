@@ -69,10 +69,11 @@ class Connections {
   void step();
   void arrived(const Arrival& arrival);
   /// Processes may come back to take up connections of an agent before this: until then what is about nobody
-  /// is not answered but kept, and seen again when something was restored and when the time is over.
+  /// is not answered but kept, and seen again when something was restored and when the time is over. So is
+  /// for a moment what nobody listens for: programs that have agreed to connect do not wait for each other.
   void expect_returns(uint64_t until_ns) { returns_until_ns_ = until_ns; }
-  /// Somebody has come back.
-  void returned() { see_held_again(); }
+  /// Somebody has come back, or listens.
+  void somebody_came() { see_held_again(); }
 
   /// All below: by the connection's local communication id, 0: there is none.
   const Connection* find(uint32_t comm_id) const;
@@ -101,6 +102,7 @@ class Connections {
     uint64_t due_ns = kNever;
   };
   struct Held {
+    uint64_t since_ns, until_ns;
     Gid local, remote;
     std::array<uint8_t, roce::kMadBytes> mad;
   };
@@ -128,8 +130,9 @@ class Connections {
   void send_drep(Entry& entry);
   void send_rtu(Entry& entry);
 
-  void dispatch(const Arrival& arrival);
-  bool hold(const Arrival& arrival);
+  void dispatch(const Arrival& arrival, uint64_t since_ns);
+  bool hold(const Arrival& arrival, uint64_t until_ns);
+  bool hold(const Arrival& arrival) { return hold(arrival, returns_until_ns_); }
   void see_held_again();
   void refuse(const Arrival& arrival, uint64_t transaction, roce::cm::Rej rej);
   Entry* known(const Arrival& arrival, uint32_t local, uint32_t remote);
@@ -154,6 +157,8 @@ class Connections {
   const uint64_t guid_;
   uint32_t next_comm_id_;
   uint64_t now_ns_ = 0, returns_until_ns_ = 0;
+  uint64_t since_ns_ = 0;          ///< when the message that is looked at came
+  uint64_t held_due_ns_ = kNever;  ///< the first of them
   std::unordered_map<uint32_t, Entry> entries_;
   std::map<RemoteKey, uint32_t> by_remote_id_, by_remote_qpn_;
   std::set<std::pair<uint64_t, uint32_t>> timers_;

@@ -250,10 +250,22 @@ TEST_F(ExchangeTest, Rejections) {
 
   const uint32_t other = client_.routed(RDMA_PS_TCP, ip("10.0.0.2", 7001));
   ASSERT_EQ(0, client_.connect(other));
-  world_.settle();
+  world_.pass(kSecond);
   const Event nobody = client_.event();
   EXPECT_EQ(uint32_t{RDMA_CM_EVENT_REJECTED}, nobody.type);
   EXPECT_EQ(8, nobody.status) << "invalid service id";
+}
+
+TEST_F(ExchangeTest, AListenerMayBeALittleLate) {
+  const uint32_t id = client_.routed(RDMA_PS_TCP, ip("10.0.0.2", 7002));
+  ASSERT_EQ(0, client_.connect(id, "early"));
+  world_.pass(kSecond / 20);
+  EXPECT_EQ(kNoEvent, client_.type());
+  server_.listening(RDMA_PS_TCP, ip("10.0.0.2", 7002));
+  EXPECT_EQ("early", Program::data_of(server_.event()));
+  EXPECT_EQ(1, world_.count("REQ"));
+  world_.pass(kSecond);
+  EXPECT_EQ(kNoEvent, client_.type());
 }
 
 TEST_F(ExchangeTest, WhoAsksMayGiveUp) {

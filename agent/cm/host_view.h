@@ -21,8 +21,11 @@ class HostView {
   virtual ~HostView() = default;
   /// The entry of the GID table for an address.
   virtual std::optional<LocalAddress> find(const SocketAddress& address) const = 0;
-  /// The source that the host's routes choose, port 0. Errors: as of connect(): ENETUNREACH.
-  virtual Expected<SocketAddress> source_for(const SocketAddress& destination) const = 0;
+  /// The source that the host's routes choose, port 0. `own`: where it is known already, with its interface
+  /// (which is that of groups then, whatever the routes say); AF_UNSPEC: it is not. Errors: as of connect():
+  /// ENETUNREACH.
+  virtual Expected<SocketAddress> source_for(const SocketAddress& destination, const SocketAddress& own,
+                                             uint32_t interface) const = 0;
   /// Of ports that nobody asked for.
   virtual PortTable::Range ports() const = 0;
   virtual uint64_t guid() const = 0;

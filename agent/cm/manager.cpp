@@ -392,7 +392,7 @@ Outcome Manager::take_back(Identifier& id, const Will& will) {
     if (Outcome back = connections_.restore(key_of(id), connection); !back) return back;
     id.s.comm_id = will.id.comm_id;
   }
-  connections_.returned();
+  connections_.somebody_came();
   return Done{};
 }
 

@@ -292,7 +292,7 @@ TEST_F(ManagerTest, AProcessThatEndsTellsItsPeers) {
             (std::set<uint32_t>{one.type, other.type}));
   const uint32_t late = client_.routed(RDMA_PS_TCP, ip("10.0.0.2", 7000));
   ASSERT_EQ(0, client_.connect(late, "", 3));
-  world_.settle();
+  world_.pass(kSecond);
   EXPECT_EQ(8, client_.event().status) << "the listener went, too";
 }
 

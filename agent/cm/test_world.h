@@ -54,7 +54,8 @@ class Machine final : public HostView, public MadWire, public Bell {
         return LocalAddress{address.address, static_cast<uint32_t>(i), 1, mtu};
     return std::nullopt;
   }
-  Expected<SocketAddress> source_for(const SocketAddress& destination) const override {
+  Expected<SocketAddress> source_for(const SocketAddress& destination, const SocketAddress&,
+                                     uint32_t) const override {
     if (has(destination.address)) {
       SocketAddress same = destination;
       same.port = 0;
