@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "agent/cm/connections.h"
+#include "wire/format/cm_service.h"
 
 namespace verbatim::agent::cm {
 
@@ -12,7 +13,7 @@ using namespace roce::cm;
 namespace {
 
 constexpr size_t kHeldMax = 256;
-constexpr uint64_t kListenerWaitNs = 100'000'000;  ///< how long a REQ waits for somebody who listens
+constexpr uint64_t kListenerWaitNs = 100'000'000;  ///< how long a request waits for somebody who listens
 constexpr uint8_t kPatience = 24;                  ///< what an MRA asks for: about a minute
 constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint8_t kAckDelay = 16;  ///< of the device: 4.096 us << it
@@ -97,6 +98,11 @@ bool Connections::hold(const Arrival& arrival, uint64_t until_ns) {
   return true;
 }
 
+// Nobody can ever listen at port 0.
+bool Connections::hold_for_listener(const Arrival& arrival, uint64_t service_id) {
+  return port_of(service_id) != 0 && hold(arrival, std::max(returns_until_ns_, since_ns_ + kListenerWaitNs));
+}
+
 void Connections::see_held_again() {
   std::vector<Held> held;
   held.swap(held_);
@@ -169,7 +175,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     case ConnectionUser::Admission::kLater:
       return;
     case ConnectionUser::Admission::kNobodyListens:
-      if (hold(arrival, std::max(returns_until_ns_, since_ns_ + kListenerWaitNs))) return;
+      if (hold_for_listener(arrival, req.service_id)) return;
       rej.reason = RejectReason::kInvalidServiceId;
       return refuse(arrival, header.transaction, rej);
   }
@@ -370,7 +376,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     case ConnectionUser::Admission::kLater:
       return;
     case ConnectionUser::Admission::kNobodyListens:
-      if (hold(arrival)) return;
+      if (hold_for_listener(arrival, req.service_id)) return;
       SidrRep rep;
       rep.request_id = req.request_id;
       rep.status = SidrStatus::kUnsupportedService;

@@ -133,6 +133,7 @@ class Connections {
   void dispatch(const Arrival& arrival, uint64_t since_ns);
   bool hold(const Arrival& arrival, uint64_t until_ns);
   bool hold(const Arrival& arrival) { return hold(arrival, returns_until_ns_); }
+  bool hold_for_listener(const Arrival& arrival, uint64_t service_id);
   void see_held_again();
   void refuse(const Arrival& arrival, uint64_t transaction, roce::cm::Rej rej);
   Entry* known(const Arrival& arrival, uint32_t local, uint32_t remote);

@@ -370,7 +370,7 @@ TEST_F(ExchangeTest, DatagramsAskForAQueuePair) {
 TEST_F(ExchangeTest, DatagramRefusals) {
   const uint32_t nobody = client_.routed(RDMA_PS_UDP, ip("10.0.0.2", 7009));
   ASSERT_EQ(0, client_.connect(nobody));
-  world_.settle();
+  world_.pass(kSecond);
   const Event none = client_.event();
   EXPECT_EQ(uint32_t{RDMA_CM_EVENT_UNREACHABLE}, none.type);
   EXPECT_EQ(1, none.status) << "unsupported service";
