@@ -19,6 +19,7 @@ namespace {
 constexpr int kReceiveBytes = 8 << 20, kSendBytes = 4 << 20;
 constexpr int kUdpNoCheck6Receive = 102, kUdpGro = 104;  // linux/udp.h and
 constexpr int kFlowLabelSend = 33;                       // linux/in6.h clash with netinet
+constexpr int kMulticastAll = 49;                        // linux/in.h
 
 bool set(int socket, int level, int option, int value) {
   return setsockopt(socket, level, option, &value, sizeof value) == 0;
@@ -50,6 +51,9 @@ bool prepare_to_send(int socket) {
 
 bool prepare_to_receive(int socket) {
   set(socket, IPPROTO_UDP, kUdpGro, 1);
+  // Datagrams to a group must fit several sockets: the kernel would give what fits only one to whichever
+  // shares the port. IPv6 has it so anyway.
+  set(socket, IPPROTO_IP, kMulticastAll, 1);
   set(socket, IPPROTO_UDP, kUdpNoCheck6Receive, 1);  // Linux rxe sends so
   set(socket, IPPROTO_IP, IP_RECVTOS, 1);
   set(socket, IPPROTO_IP, IP_RECVTTL, 1);
