@@ -130,6 +130,7 @@ Expected<std::unique_ptr<AgentClient>> AgentClient::join(int published, int inbo
 AgentClient::~AgentClient() {
   close_all();
   for (const Directory* each : directories_) munmap(const_cast<Directory*>(each), sizeof(Directory));
+  for (wire::tap::Board* each : boards_) munmap(each, sizeof(wire::tap::Board));
 }
 
 void AgentClient::after_fork_child() { close_all(); }
@@ -138,6 +139,7 @@ void AgentClient::close_all() {
   for (const auto& [slot, proof] : proofs_) close(proof);
   proofs_.clear();
   if (wire_ >= 0) close(std::exchange(wire_, -1));
+  if (board_file_ >= 0) close(std::exchange(board_file_, -1));
   for (const int file : former_notices_) close(file);
   former_notices_.clear();
   if (notices_ >= 0) close(notices_.exchange(-1));
@@ -173,10 +175,11 @@ Outcome AgentClient::register_here(int socket) {
   Expected<Reply> reply = ask_once(request, files, again ? 5 : 4);
   close(pair[1]);
   Outcome joined = reply ? Outcome(Done{}) : Outcome(reply.error());
-  if (joined && reply->count != 1) joined = Error{EPROTO, "the agent sent no directory"};
+  if (joined && reply->count != 2) joined = Error{EPROTO, "the agent sent no directory"};
   if (joined && !again && !prove(reply->answer.slot))
     joined = Error{EAGAIN, "the slot's proof is held by another process"};
   if (joined) joined = adopt_directory(reply->files[0]);
+  if (joined) joined = adopt_board(reply->files[1]);
   if (!joined) {
     close(pair[0]);
     let_go();
@@ -261,6 +264,28 @@ Outcome AgentClient::adopt_directory(int file) {
   return Done{};
 }
 
+// With the lock held. What the former agent knew of rules goes to the new one first, so that they go on.
+Outcome AgentClient::adopt_board(int& file) {
+  using wire::tap::Board;
+  struct stat status {};
+  if (fstat(file, &status) != 0 || status.st_size != static_cast<off_t>(sizeof(Board)))
+    return Error{EPROTO, "the agent's board of rules has another size: a different version?"};
+  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (memory == MAP_FAILED) return Error{errno, "the agent's board of rules could not be mapped"};
+  auto* board = static_cast<Board*>(memory);
+  boards_.push_back(board);
+  if (board->magic != Board::kMagic) return Error{EPROTO, "the agent's board of rules is of another version"};
+  if (board_file_ >= 0) {
+    Request request{};
+    request.ask = Ask::kReturnRules;
+    (void)ask_once(request, &board_file_, 1);
+    close(board_file_);
+  }
+  board_file_ = std::exchange(file, -1);
+  board_.store(board, std::memory_order_release);
+  return Done{};
+}
+
 Expected<AgentClient::Reply> AgentClient::ask(Request request) {
   std::lock_guard<std::mutex> hold(lock_);
   return ask_locked(request);
@@ -333,6 +358,9 @@ void AgentClient::handle_notices(NoticeSink& sink) {
       case Event::kLinkDown:
         sink.on_link(false);
         break;
+      case Event::kTapsChanged:
+        sink.on_taps_changed();
+        break;
     }
   }
   {
@@ -368,6 +396,7 @@ void AgentClient::tell_what_was_missed(NoticeSink& sink) {
     same = before.gids[i].gid == now.gids[i].gid && before.gids[i].type == now.gids[i].type;
   if (!same) sink.on_gids_changed();
   if (before.link_up != now.link_up) sink.on_link(now.link_up != 0);
+  sink.on_taps_changed();
 }
 
 Expected<uint32_t> AgentClient::extra_slot() {

@@ -14,6 +14,7 @@
 #include "base/expected.h"
 #include "engine/host.h"
 #include "wire/link/shm/neighborhood.h"
+#include "wire/link/tap/board.h"
 
 namespace verbatim::agent {
 
@@ -24,6 +25,8 @@ class NoticeSink {
   virtual void on_gone(uint32_t slot, uint64_t generation) = 0;
   virtual void on_gids_changed() = 0;
   virtual void on_link(bool up) = 0;
+  /// The board is another, or what is active on it.
+  virtual void on_taps_changed() {}
 };
 
 /// A process's side of the agent. Requests are answered within three seconds or fail with EAGAIN. When the
@@ -66,6 +69,7 @@ class AgentClient final : public wire::Neighborhood {
   Expected<int> open_wire() override;
   uint32_t interface_of(const Gid& gid) const override;
   uint32_t interfaces(uint32_t* indices, uint32_t max) const override;
+  wire::tap::Board* board() const override { return board_.load(std::memory_order_acquire); }
 
  private:
   struct Reply;
@@ -82,6 +86,7 @@ class AgentClient final : public wire::Neighborhood {
   Expected<Reply> ask_locked(Request request);
   Expected<Reply> ask_once(Request request, const int* files, int count);
   Outcome adopt_directory(int file);
+  Outcome adopt_board(int& file);
   void tell_what_was_missed(NoticeSink& sink);
   const Directory& directory() const { return *directory_.load(std::memory_order_acquire); }
 
@@ -99,8 +104,11 @@ class AgentClient final : public wire::Neighborhood {
   std::atomic<const Directory*> directory_{nullptr};
   const Directory* told_ = nullptr;            ///< what the notices so far are about
   std::vector<const Directory*> directories_;  ///< of former agents: readers may still look
-  std::map<uint32_t, int> proofs_;             ///< by slot
-  int wire_ = -1;                              ///< a duplicate of the socket on the port of RoCEv2
+  std::atomic<wire::tap::Board*> board_{nullptr};
+  std::vector<wire::tap::Board*> boards_;  ///< of former agents, too
+  int board_file_ = -1;
+  std::map<uint32_t, int> proofs_;  ///< by slot
+  int wire_ = -1;                   ///< a duplicate of the socket on the port of RoCEv2
   std::vector<uint32_t> extra_slots_;
   std::vector<Gid> groups_;
 };

@@ -13,7 +13,7 @@
 
 namespace verbatim::agent {
 
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 
 enum class Ask : uint32_t {
   /// Descriptors: published, inbound, wake, notices. `slot` and `generation` non-zero: take mine back, with
@@ -28,6 +28,12 @@ enum class Ask : uint32_t {
   kHistory,    ///< the error reason number `index` of processes that have gone, oldest first
   kDirectory,  ///< the directory, for whoever only looks
   kWire,       ///< a socket on the port of RoCEv2; with a descriptor: take mine back, whose number is `index`
+  kAddRules,   ///< rules that damage packets, as `text` (wire/link/tap/rule.h); answers with the first one's
+               ///< number
+  kListRules,  ///< the rule after number `index`; answers with its number in `slot`, counts in `matched` and
+               ///< `picked`
+  kRemoveRules,        ///< the one with number `index`, 0: all
+  kReturnRules,        ///< with a descriptor: the board of rules of the agent before
   kConnectionManager,  ///< from now on this connection carries the records of agent/cm/protocol.h
 };
 
@@ -41,6 +47,7 @@ struct Request {
   char program[32];
   uint32_t serial;  ///< comes back in the answer, so that a late one is not taken for another's
   uint32_t reserved;
+  char text[512];
 };
 
 struct Answer {
@@ -55,10 +62,11 @@ struct Answer {
   uint32_t serial;
   uint64_t time_ns;
   char program[32];
-  char text[224];  ///< why not, or the reason asked for
+  uint64_t matched, picked;
+  char text[512];  ///< why not, or what was asked for
 };
 
-enum class Event : uint32_t { kGone, kGidsChanged, kLinkUp, kLinkDown };
+enum class Event : uint32_t { kGone, kGidsChanged, kLinkUp, kLinkDown, kTapsChanged };
 
 struct Notice {
   Event event;

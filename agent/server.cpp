@@ -132,6 +132,7 @@ Outcome Server::prepare() {
   registry_ = std::make_unique<Registry>(*directory_, start >> 2,
                                          [this](uint32_t slot) { return slot_is_owned(slot); });
   ports_ = std::make_unique<WirePorts>(name_, *directory_, [this](int wire) { connections_->receive(wire); });
+  if (Outcome ready = rules_.prepare(); !ready) return ready;
   next_client_ = kFirstClient;
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   netlink_ = open_netlink();
@@ -175,7 +176,7 @@ int Server::wait_ms(uint64_t leave_at) const {
   int wait = netlink_ < 0 ? kAddressPollMs : -1;
   if (connections_->deadline_ns() != kNever) wait = sooner(wait, connections_->deadline_ns());
   if (ports_->settle_at_ns() != 0) wait = sooner(wait, ports_->settle_at_ns());
-  return clients_.empty() ? sooner(wait, leave_at) : wait;
+  return clients_.empty() && !rules_.any() ? sooner(wait, leave_at) : wait;
 }
 
 int Server::run() {
@@ -196,7 +197,7 @@ int Server::run() {
       somebody_came = true;
     else if (connections_->deadline_ns() != kNever)
       continue;  // peers wait for the last word
-    else if (now >= leave_at && count == 0)
+    else if (now >= leave_at && count == 0 && !rules_.any())
       break;
     if (count > 0 && somebody_came) leave_at = now + kLingerNs;
   }
@@ -325,6 +326,7 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
     return done();
   }
   if (request.ask == Ask::kConnectionManager) return become_control_connection(client);
+  if (RuleService::serves(request.ask)) return change_rules(client, request, attached);
   if (client.slot == 0) return refusal({EPERM, "the process has not joined"});
   if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
   if (request.ask == Ask::kIntroduce) return introduce(request, attached);
@@ -360,6 +362,17 @@ Answer Server::join(Client& client, const Request& request, Attached& attached) 
   reply.slot = reply.primary = grant->slot;
   reply.generation = grant->generation;
   attached.reply[attached.reply_count++] = directory_file_;
+  attached.reply[attached.reply_count++] = rules_.board_file();
+  return reply;
+}
+
+Answer Server::change_rules(const Client& client, const Request& request, const Attached& attached) {
+  const bool returned = request.ask == Ask::kReturnRules;
+  if (returned && (client.slot == 0 || attached.count != 1))
+    return refusal({EPERM, "only a process that has joined has rules of an agent before"});
+  const bool before = rules_.any();
+  const Answer reply = rules_.answer(request, returned ? attached.files[0] : -1);
+  if (rules_.any() != before) notify({Event::kTapsChanged, 0, 0});
   return reply;
 }
 

@@ -10,6 +10,7 @@
 #include "agent/history.h"
 #include "agent/protocol.h"
 #include "agent/registry.h"
+#include "agent/rule_service.h"
 #include "agent/wire_ports.h"
 #include "base/clock.h"
 
@@ -64,6 +65,7 @@ class Server {
   Answer introduce(const Request& request, Attached& attached);
   Answer wire(Client& client, const Request& request, Attached& attached);
   Outcome open_own_wire();
+  Answer change_rules(const Client& client, const Request& request, const Attached& attached);
   void watch_wire();
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);
@@ -82,6 +84,7 @@ class Server {
   Directory* directory_ = nullptr;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<WirePorts> ports_;
+  RuleService rules_;
   uint64_t watched_wire_ = 0;                     ///< which of the sockets of ports_ the poller has
   std::unordered_map<uint64_t, Client> clients_;  ///< by a number that is never used twice
   uint64_t next_client_ = 1;

@@ -162,6 +162,7 @@ void QueuePair::aim() {
 
 void QueuePair::address(wire::Segment& segment) const {
   segment.has_grh = true;
+  segment.flags |= wire::kAddressed;
   segment.source_gid = source_.gid;
   segment.gid_type = source_.type;
   segment.dest_gid = attributes_.path.dgid;

@@ -332,6 +332,8 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   }
   if (is_wire_) [[unlikely]]
     prepare_for_wire(message, chunk, segment);
+  else if (!dynamic_ && engine_.fabric().captured()) [[unlikely]]
+    qp_.address(segment);
   return segment;
 }
 

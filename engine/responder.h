@@ -103,7 +103,7 @@ class Responder {
 
   // Packets of an Ethernet wire.
   bool on_packet(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
-  bool find_way_back();
+  bool find_way_back(wire::Channel& from);
   void note_way_back(wire::Channel& from, const wire::Segment& segment);
   void address_back(wire::Segment& reply) const;
   void take_packet(const wire::Segment& segment, wire::Payload& payload);

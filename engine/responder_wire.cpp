@@ -37,7 +37,7 @@ bool Responder::on_packet(wire::Channel& from, const Segment& segment, wire::Pay
   if (!from.is_wire() || peer_qpn_ == kNobody) return false;
   if (dynamic_)
     note_way_back(from, segment);
-  else if (segment.source_gid != qp_.attributes().path.dgid || !find_way_back())
+  else if (segment.source_gid != qp_.attributes().path.dgid || !find_way_back(from))
     return false;
   take_packet(segment, payload);
   if (segment.has(wire::kCongested)) tell_of_congestion();
@@ -45,12 +45,13 @@ bool Responder::on_packet(wire::Channel& from, const Segment& segment, wire::Pay
   return ack_due_;
 }
 
-bool Responder::find_way_back() {
+// A peer on this host may have chosen the wire when that was the way for such; it stays with it.
+bool Responder::find_way_back(wire::Channel& from) {
   if (is_wire_) return true;
   const AddressAttributes& path = qp_.attributes().path;
   wire::Channel* way = find_way(engine_.fabric(), *qp_.spec().port, {path.dgid, path.dlid, peer_qpn_});
-  if (!way || !way->is_wire()) return false;
-  reply_channel_ = way;
+  if (!way) return false;
+  reply_channel_ = way->is_wire() ? way : &from;
   is_wire_ = true;
   return true;
 }

@@ -140,6 +140,7 @@ void EngineThread::note_linger() {
 
 // There is nothing to do. True: something called for this thread.
 bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
+  next_ns = std::min(next_ns, udp_.held_until_ns());
   relies_on_wakes_.store(true, std::memory_order_seq_cst);
   const uint32_t lingers = lingers_.load(std::memory_order_seq_cst);
   if (lingers != lingers_seen_) {

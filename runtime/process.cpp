@@ -68,6 +68,8 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
     if (thread_) thread_->wake();
   }
 
+  void on_taps_changed() override { wires_->refresh_taps(); }
+
   // StoreCompany
   uint32_t before_ring() override { return linger_->before_ring(); }
   void after_ring(uint32_t before) override { linger_->after_ring(before); }
@@ -105,8 +107,18 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   std::unique_ptr<DoorbellLinger> linger_;
 };
 
+/// VERBATIM_INJECT is this process's alone, unless its agent was started with the same, and so has it for
+/// all.
+Expected<std::vector<wire::tap::Rule>> own_rules() {
+  auto rules = wire::tap::parse_rules(wire::tap::environment_text(), wire::tap::random_seed());
+  if (!rules) return Error{rules.error().code, "VERBATIM_INJECT: " + rules.error().reason};
+  return rules;
+}
+
 Expected<std::unique_ptr<Process>> Process::start() {
   auto made = std::make_unique<Process>();
+  auto rules = own_rules();
+  if (!rules) return rules.error();
   auto fabric = wire::shm::ShmFabric::create(sizeof(engine::Published), made->clock_);
   if (!fabric) return fabric.error();
   made->fabric_ = std::move(*fabric);
@@ -117,6 +129,9 @@ Expected<std::unique_ptr<Process>> Process::start() {
   made->agent_ = std::move(*agent);
   made->fabric_->attach(*made->agent_, made->agent_->slot(), made->agent_->generation());
   made->wires_ = std::make_unique<wire::MuxFabric>(*made->fabric_, *made->agent_, made->clock_);
+  if (const wire::tap::Board* board = made->agent_->board();
+      !board || wire::tap::environment_text() != board->environment)
+    made->wires_->tap().add_own(*rules);
   made->wires_->udp().on_call([process = made.get()] { process->wake_engine_thread(); });
   made->engine_ = std::make_unique<engine::Engine>(*made->wires_, *made, made->clock_);
   made->engine_->explain_aloud(wants_explanations_aloud());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,12 @@ int devices(bool json);
 int status(bool json);
 /// `follow`: goes on with what comes until interrupted.
 int explain(bool json, bool follow);
+/// Adds rules that damage packets, as text (wire/link/tap/rule.h), and prints them.
+int inject_add(const std::string& rules);
+int inject_list(bool json);
+/// By their numbers, one of which may be kAllRules.
+int inject_remove(const std::vector<uint32_t>& numbers);
+inline constexpr uint32_t kAllRules = 0;
 /// Prints a completion script for bash, zsh or fish.
 int completion(const std::string& shell);
 

@@ -8,12 +8,25 @@ namespace verbatim::tools {
 namespace {
 
 constexpr const char* kBash = R"bash(_verbatim() {
-  local words="run devices status explain doctor completion --help --version"
+  local words="run devices status explain doctor inject completion --help --version"
   case "${COMP_WORDS[1]}" in
     run) COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")); return ;;
     devices | status) words="--json --help" ;;
     explain) words="--json --follow --help" ;;
     doctor) words="--json --listen --help $(compgen -A hostname -- "${COMP_WORDS[COMP_CWORD]}")" ;;
+    inject)
+      words="add list remove clear --help"
+      case "${COMP_WORDS[2]}" in
+        add) words="--drop --corrupt --duplicate --reorder --delay --jitter --probability --opcode --qp --source
+          --destination --direction --nth --count --seed --help" ;;
+        list) words="--json --help" ;;
+        remove | clear) words="--help" ;;
+      esac
+      ((COMP_CWORD == 2)) && words="add list remove clear --help"
+      case "${COMP_WORDS[COMP_CWORD - 1]}" in
+        --opcode) words="send write read response ack atomic flush cnp cm" ;;
+        --direction) words="out in both" ;;
+      esac ;;
     completion) words="bash zsh fish" ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
@@ -24,13 +37,22 @@ complete -F _verbatim verbatim
 constexpr const char* kZsh = R"(#compdef verbatim
 _verbatim() {
   local -a commands=(run:'run a program on these libraries' devices:'list devices' status:'list live processes'
-    explain:'recent errors in words' doctor:'why two hosts cannot talk' completion:'print a completion script')
+    explain:'recent errors in words' doctor:'why two hosts cannot talk'
+    inject:'damage packets on purpose' completion:'print a completion script')
   if ((CURRENT == 2)); then _describe command commands; return; fi
   case $words[2] in
     run) _normal -p ;;
     devices | status) _arguments '--json[machine readable]' ;;
     explain) _arguments '--json[machine readable]' '--follow[go on with what comes]' ;;
     doctor) _arguments '--json[machine readable]' '--listen[have the port open for the other end]' ':host:_hosts' ;;
+    inject)
+      if ((CURRENT == 3)); then _values action add list remove clear; return; fi
+      case $words[3] in
+        add) _arguments {--drop,--corrupt,--duplicate,--reorder,--delay,--jitter,--probability,--qp,--source}'[see --help]:value:' \
+          {--destination,--nth,--count,--seed}'[see --help]:value:' '--direction:which:(out in both)' \
+          '--opcode:which:(send write read response ack atomic flush cnp cm)' ;;
+        list) _arguments '--json[machine readable]' ;;
+      esac ;;
     completion) _values shell bash zsh fish ;;
   esac
 }
@@ -38,11 +60,12 @@ compdef _verbatim verbatim
 )";
 
 constexpr const char* kFish =
-    R"(complete -c verbatim -f -n __fish_use_subcommand -a 'run devices status explain doctor completion'
+    R"(complete -c verbatim -f -n __fish_use_subcommand -a 'run devices status explain doctor inject completion'
 complete -c verbatim -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'
 complete -c verbatim -f -n '__fish_seen_subcommand_from devices status explain doctor' -l json
 complete -c verbatim -f -n '__fish_seen_subcommand_from explain' -l follow
 complete -c verbatim -f -n '__fish_seen_subcommand_from doctor' -l listen -a '(__fish_print_hostnames)'
+complete -c verbatim -f -n '__fish_seen_subcommand_from inject' -a 'add list remove clear'
 complete -c verbatim -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
 )";
 

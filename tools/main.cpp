@@ -4,6 +4,7 @@
 
 #include "tools/commands.h"
 #include "tools/doctor/command.h"
+#include "tools/inject_options.h"
 
 int main(int argc, char** argv) {
   using namespace verbatim::tools;
@@ -38,7 +39,7 @@ int main(int argc, char** argv) {
   explain_command->add_flag("--json", json, "Print one JSON object a line");
   explain_command->add_flag("--follow", follow, "Go on with what comes");
   verbatim::doctor::Command doctor_command(app);
-
+  const InjectOptions inject(app);
   std::string shell;
   CLI::App* completion_command = app.add_subcommand("completion", "Print a completion script");
   completion_command->add_option("shell", shell, "bash, zsh or fish")
@@ -62,6 +63,7 @@ int main(int argc, char** argv) {
                      : status_command->parsed()  ? status(json)
                      : explain_command->parsed() ? explain(json, follow)
                      : doctor_command.parsed()   ? doctor_command.run()
+                     : inject.parsed()           ? inject.run()
                                                  : completion(shell);
   return std::fflush(stdout) == 0 ? result : 1;
 }

@@ -15,6 +15,7 @@
 #include "engine/qp_types.h"
 #include "engine/status.h"
 #include "engine/transitions.h"
+#include "tools/agent_connection.h"
 #include "wire/link/shm/layout.h"
 
 namespace verbatim::tools {
@@ -24,29 +25,6 @@ namespace {
 using agent::Answer;
 using agent::Ask;
 using agent::Request;
-
-/// A connection to the agent that closes itself.
-class Connection {
- public:
-  explicit Connection(int socket) : socket_(socket) {}
-  ~Connection() { close(socket_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  /// Asks and calls `use(answer, first descriptor or -1)`. ENOENT: there is no (more) such thing.
-  template <class Use>
-  Outcome ask(const Request& request, Use use) const {
-    Answer answer{};
-    int files[agent::kFilesMax], count = 0;
-    Outcome asked = agent::ask_agent(socket_, request, answer, files, count);
-    if (asked) use(answer, count > 0 ? files[0] : -1);
-    agent::close_files(files, count);
-    return asked;
-  }
-
- private:
-  int socket_;
-};
 
 template <size_t size>
 std::string text_of(const char (&field)[size]) {
@@ -129,7 +107,7 @@ ProcessRow read_process(const Answer& answer, int file) {
 
 // Calls `visit(answer, file)` for every live process.
 template <class Visit>
-Outcome for_each_process(const Connection& connection, Visit visit) {
+Outcome for_each_process(const AgentConnection& connection, Visit visit) {
   Request request{};
   request.ask = Ask::kList;
   for (;;) {
@@ -142,7 +120,7 @@ Outcome for_each_process(const Connection& connection, Visit visit) {
 }
 
 // The living first: one that ends meanwhile is then found among the dead, if twice.
-Outcome ask_for_explanations(const Connection& connection, std::vector<agent::Explanation>& found) {
+Outcome ask_for_explanations(const AgentConnection& connection, std::vector<agent::Explanation>& found) {
   Outcome asked = for_each_process(connection, [&](const Answer& answer, int file) {
     for (agent::Explanation& each : agent::read_reasons(file, answer.pid)) found.push_back(std::move(each));
   });
@@ -165,7 +143,7 @@ Expected<std::vector<ProcessRow>> survey() {
   Expected<int> socket = agent::connect_agent();
   if (!socket && none_runs(socket.error())) return rows;
   if (!socket) return socket.error();
-  Outcome asked = for_each_process(Connection(*socket), [&](const Answer& answer, int file) {
+  Outcome asked = for_each_process(AgentConnection(*socket), [&](const Answer& answer, int file) {
     rows.push_back(read_process(answer, file));
   });
   if (!asked) return asked.error();
@@ -176,7 +154,7 @@ Expected<std::vector<agent::Explanation>> explanations() {
   std::vector<agent::Explanation> found;
   Expected<int> socket = agent::connect_agent();
   if (socket) {
-    if (Outcome asked = ask_for_explanations(Connection(*socket), found); !asked) return asked.error();
+    if (Outcome asked = ask_for_explanations(AgentConnection(*socket), found); !asked) return asked.error();
   } else if (none_runs(socket.error())) {
     found = agent::load_history(agent::history_path(agent::agent_name()));
   } else {

@@ -350,6 +350,63 @@ TEST_F(ToolsTest, DoctorSaysWhatIsWrongHere) {
   EXPECT_NE(std::string::npos, problem_of("agent").find("/nonexistent/verbatimd"));
 }
 
+TEST_F(ToolsTest, AddsAndRemovesRules) {
+  EXPECT_TRUE(has(verbatim("inject list"), "no rules"));
+  EXPECT_EQ(0, verbatim("inject clear").status);
+  const Result added = verbatim("inject add --drop 1% --corrupt --opcode read+ack --count 5 --seed 7");
+  EXPECT_EQ(0, added.status);
+  EXPECT_EQ(
+      "1  drop=1%,opcode=read+ack,count=5,seed=7  matched 0  hit 0\n"
+      "2  corrupt=100%,opcode=read+ack,count=5,seed=7  matched 0  hit 0\n",
+      added.output);
+  Member member;
+  ASSERT_NE(nullptr, member.client->board());
+  EXPECT_EQ(wire::tap::kInjects, member.client->board()->active.load());
+  member.client->board()->rules[1].picked = 3;
+  EXPECT_EQ(0, verbatim("inject remove 1").status);
+  EXPECT_EQ(0, verbatim("inject add --delay 2ms").status);
+  const json rules = json::parse(verbatim("inject list --json").output);
+  ASSERT_EQ(2u, rules.size());
+  EXPECT_EQ(2, rules[0]["number"]);
+  EXPECT_EQ(3, rules[0]["hit"]);
+  EXPECT_EQ(3, rules[1]["number"]);
+  const Result unknown = verbatim("inject remove 1");
+  EXPECT_EQ(1, unknown.status);
+  EXPECT_TRUE(has(unknown, "there is no rule 1")) << unknown.output;
+  const Result wrong = verbatim("inject add --drop 200%");
+  EXPECT_EQ(1, wrong.status);
+  EXPECT_TRUE(has(wrong, "'200%' is not a probability")) << wrong.output;
+  EXPECT_EQ(0, verbatim("inject clear").status);
+  EXPECT_TRUE(has(verbatim("inject list"), "no rules"));
+  EXPECT_EQ(0u, member.client->board()->active.load());
+}
+
+TEST_F(ToolsTest, RulesOutliveTheAgent) {
+  Member member;
+  ASSERT_EQ(0, verbatim("inject add --drop 5% --seed 3").status);
+  member.client->board()->rules[0].matched = 9;
+  kill_agent();
+  EXPECT_EQ(wire::tap::kInjects, member.client->board()->active.load()) << "in force meanwhile";
+  agent::Notices notices;
+  ASSERT_TRUE(eventually([&] {
+    member.client->handle_notices(notices);
+    return member.client->fd() >= 0;
+  }));
+  EXPECT_TRUE(has(verbatim("inject list"), "1  drop=5%,seed=3  matched 9  hit 0"));
+  EXPECT_EQ(wire::tap::kInjects, member.client->board()->active.load());
+}
+
+TEST_F(ToolsTest, AnAgentStaysForItsRules) {
+  setenv("VERBATIM_INJECT", "drop=1%;reorder=1%,seed=4", 1);
+  EXPECT_EQ(0, verbatim("inject add --duplicate 1% --seed 5").status);
+  unsetenv("VERBATIM_INJECT");
+  const json rules = json::parse(verbatim("inject list --json").output);
+  ASSERT_EQ(3u, rules.size());
+  EXPECT_EQ("reorder=1%,seed=4", rules[1]["rule"]);
+  Member member;
+  EXPECT_STREQ("drop=1%;reorder=1%,seed=4", member.client->board()->environment);
+}
+
 TEST_F(ToolsTest, CompletesWords) {
   for (const std::string shell_name : {"bash", "zsh", "fish"}) {
     const Result script = verbatim("completion " + shell_name);
@@ -362,8 +419,9 @@ TEST_F(ToolsTest, CompletesWords) {
       "bash -c 'source <(" VERBATIM_TEST_TOOL
       " completion bash); complete_words() { COMP_WORDS=(verbatim \"$@\"); COMP_CWORD=$#; COMPREPLY=(); "
       "_verbatim; "
-      "echo ${COMPREPLY[*]}; }; complete_words st; complete_words explain --f; complete_words completion z'");
-  EXPECT_EQ("status\n--follow\nzsh\n", words.output);
+      "echo ${COMPREPLY[*]}; }; complete_words st; complete_words explain --f; complete_words completion z; "
+      "complete_words inject add --opcode cm'");
+  EXPECT_EQ("status\n--follow\nzsh\ncm\n", words.output);
 }
 
 }  // namespace

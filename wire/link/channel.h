@@ -6,6 +6,7 @@
 #include <string>
 
 #include "wire/link/segment.h"
+#include "wire/link/tap/switch.h"
 
 namespace verbatim::wire {
 
@@ -71,6 +72,13 @@ class Channel {
   /// of why, the caller sends a request instead and the responder finds out.
   virtual bool write_direct(uint64_t remote, const Piece* pieces, uint32_t count) = 0;
   virtual bool read_direct(uint64_t remote, const Piece* pieces, uint32_t count) = 0;
+
+  /// For who captures packets: the peer has answered with this, and these bytes were moved already.
+  virtual void note_answer(const Segment& answer, const Piece* pieces, uint32_t count) {
+    (void)answer;
+    (void)pieces;
+    (void)count;
+  }
 };
 
 /// What a fabric hands its arrivals to: the engine.
@@ -101,6 +109,9 @@ class Fabric {
   /// The channel towards the owner of `dest_qpn` on this host, for links that have no GIDs; nullptr: none
   /// now.
   virtual Channel* neighbor(uint32_t dest_qpn) = 0;
+
+  /// Packets are captured: segments of all channels have their addresses (kAddressed).
+  bool captured() const { return active_.captures(); }
 
   /// Why `channel` found no way the last time, in words; empty when nothing more is known than that nobody is
   /// there.
@@ -137,6 +148,9 @@ class Fabric {
   /// This process's own published tables, zeroed at start, page aligned, written by this process only.
   virtual std::byte* published() = 0;
   virtual size_t published_bytes() const = 0;
+
+ protected:
+  tap::Switch active_;
 };
 
 }  // namespace verbatim::wire

@@ -11,7 +11,7 @@ namespace {
 /// Of interface-local scope (RFC 4291, 2.7), as the group of Ethernet frames: never for other hosts.
 bool stays_on_host(const Gid& group) { return group.bytes[0] == 0xff && (group.bytes[1] & 0xf) == 1; }
 
-bool is_forced() {
+bool udp_is_wanted() {
   const char* wanted = std::getenv("VERBATIM_WIRE");
   return wanted && std::strcmp(wanted, "udp") == 0;
 }
@@ -19,13 +19,24 @@ bool is_forced() {
 }  // namespace
 
 MuxFabric::MuxFabric(shm::ShmFabric& shm, Neighborhood& neighborhood, const Clock& clock)
-    : shm_(shm), neighborhood_(neighborhood), forced_(is_forced()), udp_(neighborhood, *this, clock) {
+    : shm_(shm),
+      neighborhood_(neighborhood),
+      forced_(udp_is_wanted()),
+      tap_(active_, clock),
+      udp_(neighborhood, *this, tap_, clock) {
+  refresh_taps();
   shm_.on_passed_on([this](const Gid& host) -> Channel& { return udp_.sender(host); });
 }
 
 Channel* MuxFabric::channel(const Gid& dest, uint32_t dest_qpn) {
   if (dest.is_zero()) return nullptr;
   return is_here(dest) ? shm_.neighbor(dest_qpn) : udp_.channel(dest);
+}
+
+// Others of this host may send their packets here from now on.
+void MuxFabric::refresh_taps() {
+  if (tap::Board* board = neighborhood_.board()) tap_.follow(*board);
+  if (active_.injects()) (void)udp_.open();
 }
 
 std::string MuxFabric::obstacle(const Gid& dest, uint32_t dest_qpn) {
@@ -38,7 +49,7 @@ void MuxFabric::expect(const Gid& host) {
 
 bool MuxFabric::has_others() const {
   uint32_t interface;
-  return forced_ || neighborhood_.interfaces(&interface, 1) > 0;
+  return is_forced() || neighborhood_.interfaces(&interface, 1) > 0;
 }
 
 void MuxFabric::join(const Gid& group) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "wire/link/shm/shm_fabric.h"
+#include "wire/link/tap/tap.h"
 #include "wire/link/udp/udp_fabric.h"
 
 namespace verbatim::wire {
 
 /// All wires of a process: shared memory to the processes of this host, UDP to others. VERBATIM_WIRE=udp
-/// sends everything over UDP, to this host and to the process itself, too.
+/// sends everything over UDP, to this host and to the process itself, too. So do rules that damage packets,
+/// while there are any: connections that are made then, and datagrams.
 class MuxFabric final : public Fabric, private udp::Owners {
  public:
   MuxFabric(shm::ShmFabric& shm, Neighborhood& neighborhood, const Clock& clock);
@@ -16,6 +18,9 @@ class MuxFabric final : public Fabric, private udp::Owners {
   /// Datagrams of other hosts to this group are wanted from now on, or not any more. Counted.
   void join(const Gid& group);
   void leave(const Gid& group) { udp_.leave(group); }
+  tap::Tap& tap() { return tap_; }
+  /// The agent's board is another, or what is active on it.
+  void refresh_taps();
   /// In a forked child.
   void after_fork_child() { udp_.after_fork_child(); }
 
@@ -40,11 +45,13 @@ class MuxFabric final : public Fabric, private udp::Owners {
   bool is_own(uint32_t qpn) const override { return shm_.is_own_qpn(qpn); }
   Channel* other_owner(uint32_t qpn) override { return shm_.neighbor(qpn); }
   bool has_others() const;
-  bool is_here(const Gid& host) const { return !forced_ && neighborhood_.is_local(host); }
+  bool is_forced() const { return forced_ || active_.injects(); }
+  bool is_here(const Gid& host) const { return !is_forced() && neighborhood_.is_local(host); }
 
   shm::ShmFabric& shm_;
   Neighborhood& neighborhood_;
   const bool forced_;
+  tap::Tap tap_;
   udp::UdpFabric udp_;
 };
 

@@ -57,6 +57,7 @@ enum SegmentFlag : uint16_t {
   kCongested = 1 << 9,  ///< came over a wire that was congested (ECN): the sender should be told
   kPassedOn = 1 << 10,  ///< a packet from a wire that came to the wrong process of this host first
   kFrame = 1 << 11,  ///< the payload is an Ethernet frame, for whoever has a rule for it; with transport kUd
+  kAddressed = 1 << 12,  ///< its GIDs and the rest of its address are set, for who captures packets
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.

@@ -12,6 +12,10 @@ namespace verbatim::wire {
 inline constexpr uint32_t kSlotsMax =
     1024;  ///< processes of one user in one network namespace; slot 0 is the agent's
 
+namespace tap {
+struct Board;
+}
+
 /// What one process gives another so that they can talk. The receiver of the handles owns the file
 /// descriptors.
 struct PeerHandles {
@@ -39,12 +43,16 @@ class Neighborhood {
   /// A socket on the port of RoCEv2 that is given what is for this process's queue pairs (wire/link/udp); the
   /// caller's.
   virtual Expected<int> open_wire() { return Error{EOPNOTSUPP, "there is no way to other hosts here"}; }
+  /// What is shared of rules that damage packets; stays mapped for ever, but another may come. nullptr:
+  /// nothing.
+  virtual tap::Board* board() const { return nullptr; }
   /// The index of the interface that has this address, 0: none. Never blocks.
   virtual uint32_t interface_of(const Gid& gid) const {
     (void)gid;
     return 0;
   }
-  /// Indices of the interfaces at whose addresses others may reach this host, at most `max`; how many. Never blocks.
+  /// Indices of the interfaces at whose addresses others may reach this host, at most `max`; how many. Never
+  /// blocks.
   virtual uint32_t interfaces(uint32_t* indices, uint32_t max) const {
     (void)indices;
     (void)max;

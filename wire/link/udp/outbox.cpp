@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "base/fault_copy.h"
-#include "wire/format/ip.h"
 #include "wire/link/udp/port_socket.h"
 
 namespace verbatim::wire::udp {
@@ -44,7 +43,7 @@ Outbox& Outbox::mine() {
 void Outbox::take(const Way& way) {
   if (way_ == way) return;
   way_ = way;
-  writer_.emplace(roce::Envelope{way.source, way.destination, way.port, roce::kRocePort, 0, true});
+  writer_.emplace(way.envelope());
   sockaddr_in6 to = address_of(way.destination, roce::kRocePort, way.scope);
   const bool ipv4 = way.destination.is_ipv4_mapped();
   if (!ipv4) to.sin6_flowinfo = htonl(way.flow_label & 0xfffff);
@@ -94,6 +93,10 @@ SendResult Outbox::send(const Way& way, const Segment& segment, const Piece* pie
   PacketsOf packets(segment);
   if (packets.obstacle()) return SendResult::kUnreachable;
   take(way);
+  injects_ = way.tap && way.tap->injects();
+  segments = segments && !injects_;
+  source_qpn_ = segment.src_qpn;
+  const uint32_t runs_most = injects_ ? kRunsMax / 2 : kRunsMax;  // packets may be doubled
   filled_ = runs_ = 0;
   size_t offset = 0;
   bool begun = false;  // part of the segment has been sent
@@ -101,7 +104,7 @@ SendResult Outbox::send(const Way& way, const Segment& segment, const Piece* pie
     const roce::Headers& headers = packets.headers();
     const size_t header_bytes = roce::bytes_of(headers), payload = packets.bytes() + packets.filler_bytes();
     const size_t packet_bytes = header_bytes + (payload + 3) / 4 * 4 + roce::kIcrcBytes;
-    if (runs_ == kRunsMax || filled_ + packet_bytes > bytes_.size()) {
+    if (runs_ == runs_most || filled_ + packet_bytes > bytes_.size()) {
       flush(sent);
       if (sent.busy && !begun) return SendResult::kBusy;
       begun = true;
@@ -138,10 +141,36 @@ void Outbox::fill(uint32_t index) {
   message.msg_controllen = static_cast<size_t>(end - control);
 }
 
+// Packets, each a run of its own, meet the rules: what they leave is sent.
+void Outbox::inject() {
+  const std::array<Run, kRunsMax> packets = run_;
+  const uint32_t count = runs_;
+  runs_ = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    const std::span<uint8_t> datagram(bytes_.data() + packets[i].begin, packets[i].bytes);
+    tap::PacketFacts facts = tap::facts_of(datagram, tap::Direction::kOut);
+    facts.source_qpn = source_qpn_;
+    const tap::Fate fate = way_->tap->fate(facts);
+    if (fate.drop) continue;
+    if (fate.corrupt) tap::damage(datagram, way_->envelope(), fate.dice);
+    for (uint32_t copy = 0; copy < fate.copies; copy++) {
+      run_[runs_] = packets[i];
+      fill(runs_);
+      if (fate.hold_ns != 0)
+        way_->tap->hold(tap::HeldDatagram::of(way_->socket, messages_[runs_].msg_hdr), fate);
+      else
+        runs_++;
+    }
+  }
+}
+
 // What the kernel refuses is lost, as it may be on any way; but if it has no room for the first already,
 // nothing is.
 void Outbox::flush(Sent& sent) {
-  for (uint32_t i = 0; i < runs_; i++) fill(i);
+  if (injects_) [[unlikely]]
+    inject();
+  else
+    for (uint32_t i = 0; i < runs_; i++) fill(i);
   for (uint32_t done = 0; done < runs_;) {
     const int count = sendmmsg(way_->socket, messages_.data() + done, runs_ - done, 0);
     if (count > 0) {
@@ -159,6 +188,8 @@ void Outbox::flush(Sent& sent) {
     sent.no_segments |= run_[done].packets > 1 && (errno == EIO || errno == EINVAL);
     done++;
   }
+  if (injects_ && runs_ > 0) [[unlikely]]
+    way_->tap->note_passed(runs_);
   filled_ = runs_ = 0;
 }
 

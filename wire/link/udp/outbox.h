@@ -11,8 +11,10 @@
 #include <optional>
 #include <span>
 
+#include "wire/format/ip.h"
 #include "wire/link/channel.h"
 #include "wire/link/roce/conversion.h"
+#include "wire/link/tap/tap.h"
 
 namespace verbatim::wire::udp {
 
@@ -24,7 +26,10 @@ struct Way {
   Gid source, destination;
   uint32_t flow_label = 0;
   uint8_t traffic_class = 0, hop_limit = 0;
+  tap::Tap* tap = nullptr;  ///< what packets pass on their way
   friend bool operator==(const Way&, const Way&) = default;
+
+  roce::Envelope envelope() const { return {source, destination, port, roce::kRocePort, 0, true}; }
 };
 
 /// How the calls to the kernel went.
@@ -55,9 +60,12 @@ class Outbox {
   bool gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes);
   uint16_t place(size_t packet_bytes, bool segments);
   void fill(uint32_t index);
+  void inject();
   void flush(Sent& sent);
 
   std::optional<Way> way_;
+  bool injects_ = false;  ///< rules look at each packet
+  uint32_t source_qpn_ = 0;
   std::optional<roce::PacketWriter> writer_;
   sockaddr_storage to_{};
   alignas(size_t) std::array<uint8_t, kControlBytes> control_{};

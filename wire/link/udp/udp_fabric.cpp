@@ -29,12 +29,13 @@ constexpr uint8_t kEcnMask = 3, kCongestionExperienced = 3;
 
 }  // namespace
 
-UdpFabric::UdpFabric(Neighborhood& neighborhood, Owners& owners, const Clock& clock)
-    : neighborhood_(neighborhood), owners_(owners), clock_(clock), strangers_(*this, Gid{}) {}
+UdpFabric::UdpFabric(Neighborhood& neighborhood, Owners& owners, tap::Tap& tap, const Clock& clock)
+    : neighborhood_(neighborhood), owners_(owners), tap_(tap), clock_(clock), strangers_(*this, Gid{}) {}
 
 UdpFabric::~UdpFabric() { close_all(); }
 
 void UdpFabric::close_all() {
+  tap_.forget_held();
   const int socket = socket_.exchange(-1);
   if (socket >= 0) close(socket);
   const auto close_port = [](Port& port) {
@@ -142,6 +143,7 @@ bool UdpFabric::way_of(const Segment& segment, bool fragments, Way& way) {
   way.flow_label = segment.flow_label;
   way.traffic_class = segment.traffic_class;
   way.hop_limit = segment.hop_limit;
+  way.tap = &tap_;
   if (!way.source.is_ipv4_mapped()) way.scope = neighborhood_.interface_of(way.source);
   return way.socket >= 0;
 }
@@ -162,7 +164,8 @@ bool UdpFabric::is_warm() const {
 
 bool UdpFabric::due() const {
   if (file() < 0) return false;
-  return busy() || is_warm() || processor_ticks() >= next_look_.load(std::memory_order_relaxed);
+  return busy() || is_warm() || held_until_ns() != kNever ||
+         processor_ticks() >= next_look_.load(std::memory_order_relaxed);
 }
 
 uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
@@ -171,7 +174,8 @@ uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
   const uint64_t pause = met_.load(std::memory_order_relaxed) ? kSeldomTicks : kRarelyTicks;
   next_look_.store(processor_ticks() + pause, std::memory_order_relaxed);
   if (busy_.load(std::memory_order_relaxed) && busy_.exchange(false)) receiver.on_room(strangers_);
-  uint32_t done = 0;
+  tap_.release();
+  uint32_t done = held_until_ns_.load(std::memory_order_relaxed) != kNever ? deliver_held(receiver) : 0;
   while (done < budget) {
     const uint32_t count = inbox_->receive(socket, Inbox::kMessages);
     if (count == 0) break;
@@ -188,12 +192,49 @@ uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
 
 uint32_t UdpFabric::deliver(const Arrival& arrival, Receiver& receiver) {
   uint32_t count = 0;
+  const bool injects = tap_.injects();
   for (size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_bytes) {
-    const size_t bytes = std::min(arrival.packet_bytes, arrival.bytes.size() - at);
-    count += deliver_packet(arrival, static_cast<uint16_t>(at / arrival.packet_bytes),
-                            arrival.bytes.subspan(at, bytes), receiver);
+    const auto number = static_cast<uint16_t>(at / arrival.packet_bytes);
+    const auto datagram =
+        arrival.bytes.subspan(at, std::min(arrival.packet_bytes, arrival.bytes.size() - at));
+    if (injects) [[unlikely]]
+      count += inject(arrival, number, datagram, receiver);
+    else
+      count += deliver_packet(arrival, number, datagram, receiver);
   }
   return count;
+}
+
+// Rules that look at what comes in.
+uint32_t UdpFabric::inject(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
+                           Receiver& receiver) {
+  const tap::Fate fate = tap_.fate(tap::facts_of(datagram, tap::Direction::kIn));
+  if (fate.drop) return 1;
+  std::vector<uint8_t> damaged(datagram.begin(), datagram.end());
+  const roce::Envelope envelope{
+      arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true};
+  if (fate.corrupt) tap::damage(damaged, envelope, fate.dice);
+  for (uint32_t copy = 0; copy < fate.copies; copy++) {
+    if (fate.hold_ns == 0) {
+      (void)deliver_packet(arrival, number, damaged, receiver);
+      held_.note_passed(1);
+    } else {
+      held_.add(clock_.now_ns() + fate.hold_ns, fate.overtakers, {arrival, number, damaged});
+    }
+  }
+  held_until_ns_.store(held_.next_ns(), std::memory_order_relaxed);
+  return 1;
+}
+
+uint32_t UdpFabric::deliver_held(Receiver& receiver) {
+  const std::vector<HeldArrival> due = held_.take_due(clock_.now_ns());
+  held_until_ns_.store(held_.next_ns(), std::memory_order_relaxed);
+  if (due.empty()) return 0;
+  receiver.enter();
+  for (const HeldArrival& each : due)
+    (void)deliver_packet(each.arrival, each.number, each.datagram, receiver);
+  receiver.leave();
+  return static_cast<uint32_t>(due.size());
 }
 
 // `number`: of the packet in its run, which is its IP identification when a host like this one has sent it.

@@ -21,6 +21,7 @@
 #include "wire/format/packet.h"
 #include "wire/link/channel.h"
 #include "wire/link/shm/neighborhood.h"
+#include "wire/link/tap/tap.h"
 #include "wire/link/udp/inbox.h"
 #include "wire/link/udp/udp_channel.h"
 
@@ -40,12 +41,15 @@ class Owners {
 
 class UdpFabric {
  public:
-  UdpFabric(Neighborhood& neighborhood, Owners& owners, const Clock& clock);
+  UdpFabric(Neighborhood& neighborhood, Owners& owners, tap::Tap& tap, const Clock& clock);
   ~UdpFabric();
 
   /// How to wake who waits for `file` to become readable, because it is another, or because he should wait
   /// for it.
-  void on_call(std::function<void()> call) { call_ = std::move(call); }
+  void on_call(std::function<void()> call) {
+    call_ = call;
+    tap_.on_hold(std::move(call));
+  }
   /// Nobody waits for the file now, or somebody does again.
   void leave_unheard(bool unheard) { unheard_.store(unheard, std::memory_order_seq_cst); }
   /// Somebody should wait for it from now on.
@@ -75,6 +79,10 @@ class UdpFabric {
   int file() const { return socket_.load(std::memory_order_acquire); }
   /// A channel waits for room.
   bool busy() const { return busy_.load(std::memory_order_relaxed); }
+  /// When a packet that rules hold back is due; kNever: there is none.
+  uint64_t held_until_ns() const {
+    return std::min(tap_.next_ns(), held_until_ns_.load(std::memory_order_relaxed));
+  }
   /// In a forked child.
   void after_fork_child();
 
@@ -95,7 +103,16 @@ class UdpFabric {
   void set_membership(const Gid& group, bool member);
   const Port* sending_port(uint32_t dest_qpn, bool fragments);
   bool open_port(Port& port);
+  /// A packet that has come, and is let in later.
+  struct HeldArrival {
+    Arrival arrival;
+    uint16_t number;
+    std::vector<uint8_t> datagram;
+  };
   uint32_t deliver(const Arrival& arrival, Receiver& receiver);
+  uint32_t inject(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
+                  Receiver& receiver);
+  uint32_t deliver_held(Receiver& receiver);
   bool deliver_packet(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
                       Receiver& receiver);
   void pass_on(Segment& segment, std::span<const uint8_t> payload);
@@ -104,6 +121,7 @@ class UdpFabric {
 
   Neighborhood& neighborhood_;
   Owners& owners_;
+  tap::Tap& tap_;
   const Clock& clock_;
   std::function<void()> call_;
   std::mutex lock_;
@@ -121,6 +139,8 @@ class UdpFabric {
   std::unique_ptr<Inbox> inbox_;
   Gid last_host_;
   Channel* last_channel_ = nullptr;
+  tap::Delayed<HeldArrival> held_;
+  std::atomic<uint64_t> held_until_ns_{kNever};
 
   std::atomic<bool> unheard_{false};
   std::atomic<bool> busy_{false}, met_{false};          ///< met: packets of some host have come or gone

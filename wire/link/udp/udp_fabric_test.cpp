@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "testing/private_network.h"
@@ -92,7 +94,9 @@ struct End {
   SystemClock clock;
   OpenPort port;
   Neighbor owners;
-  UdpFabric fabric{port, owners, clock};
+  tap::Switch active;
+  tap::Tap tap{active, clock};
+  UdpFabric fabric{port, owners, tap, clock};
   Keeper keeper;
 
   /// Until so many packets have come, or a second has passed.
@@ -244,6 +248,50 @@ TEST(UdpFabric, DropsWhatIsNotWhole) {
   });
 }
 
+/// The PSNs, from 0 on, of what comes of eight packets that are sent one by one.
+std::vector<uint32_t> arrivals(const char* rules, size_t expected, bool in_one_segment = false) {
+  End end;
+  end.tap.add_own(*tap::parse_rules(rules, 1));
+  Channel* channel = end.fabric.channel(ipv4(2));
+  const std::vector<uint8_t> bytes = some_bytes(8 * 256);
+  Segment sent = message(Operation::kSend, in_one_segment ? 8 * 256 : 256, 256, ipv4(1), ipv4(2));
+  const Piece piece{const_cast<uint8_t*>(bytes.data()), sent.length};
+  for (sent.psn = 0; sent.psn < (in_one_segment ? 1 : 8); sent.psn++)
+    if (channel->send(sent, &piece, 1, false, nullptr) != SendResult::kAccepted) return {1000};
+  if (!end.await(expected)) return {2000};
+  std::vector<uint32_t> psns;
+  for (const Kept& kept : end.keeper.kept) psns.push_back(kept.segment.psn);
+  return psns;
+}
+
+TEST(UdpFabric, RulesDamageEachPacketBothWays) {
+  run_in_private_network([] {
+    using Psns = std::vector<uint32_t>;
+    if (!start_network()) return 1;
+    const Psns all{0, 1, 2, 3, 4, 5, 6, 7}, without{0, 1, 3, 4, 5, 6, 7}, doubled{0, 1, 2, 2, 3, 4, 5, 6, 7};
+    int step = 1;
+    for (const std::string direction : {",direction=out", ",direction=in"}) {
+      for (const bool in_one : {false, true}) {
+        const auto came = [&](const char* rule, size_t count) {
+          return arrivals((rule + direction).c_str(), count, in_one);
+        };
+        step += 10;
+        if (came("drop=1,nth=3", 7) != without) return step + 1;
+        if (came("corrupt=1,nth=3", 7) != without) return step + 2;
+        if (came("duplicate=1,nth=3", 9) != doubled) return step + 3;
+        Psns late = came("delay=1ms,nth=3", 8);
+        if (late.back() != 2) return step + 4;
+        Psns overtaken = came("reorder=1,nth=3", 8);
+        if (overtaken == all || overtaken[2] != 3) return step + 5;
+        std::sort(overtaken.begin(), overtaken.end());
+        if (overtaken != all) return step + 6;
+        if (came("drop=1,opcode=ack", 8) != all) return step + 7;
+      }
+    }
+    return 0;
+  });
+}
+
 TEST(UdpFabric, SaysWhatStandsInTheWay) {
   run_in_private_network([] {
     if (!start_network()) return 1;
@@ -255,7 +303,9 @@ TEST(UdpFabric, SaysWhatStandsInTheWay) {
     } closed;
     SystemClock clock;
     Neighbor owners;
-    UdpFabric fabric(closed, owners, clock);
+    tap::Switch active;
+    tap::Tap tap(active, clock);
+    UdpFabric fabric(closed, owners, tap, clock);
     if (fabric.channel(ipv4(2)) || fabric.file() >= 0) return 2;
     if (fabric.obstacle(ipv4(2)) != "there is no way to other hosts here") return 3;
     End end;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <unistd.h>
+
+#include "agent/client.h"
+
+namespace verbatim::tools {
+
+/// A connection to the agent that closes itself.
+class AgentConnection {
+ public:
+  explicit AgentConnection(int socket) : socket_(socket) {}
+  ~AgentConnection() { close(socket_); }
+  AgentConnection(const AgentConnection&) = delete;
+  AgentConnection& operator=(const AgentConnection&) = delete;
+
+  /// Asks and calls `use(answer, first descriptor or -1)`. ENOENT: there is no (more) such thing.
+  template <class Use>
+  Outcome ask(const agent::Request& request, Use use) const {
+    agent::Answer answer{};
+    int files[agent::kFilesMax], count = 0;
+    Outcome asked = agent::ask_agent(socket_, request, answer, files, count);
+    if (asked) use(answer, count > 0 ? files[0] : -1);
+    agent::close_files(files, count);
+    return asked;
+  }
+
+ private:
+  int socket_;
+};
+
+}  // namespace verbatim::tools
