@@ -151,7 +151,9 @@ class Requester final : private KeyErrors {
   Outstanding* find_outstanding(uint32_t psn);
   Status diagnose_read(Message& message);
   Elements memory_of(const Message& message) const;
-  bool read_within_process(const Message& message);
+  bool read_within_process(const Message& message, const wire::Segment& answer);
+  void note_response(const wire::Segment& answer, uint64_t done, void* bytes, uint64_t count,
+                     uint64_t total) const;
   bool place_response(const Message& message, uint64_t offset, uint64_t length, wire::Payload& payload);
 
   // An Ethernet wire, with the lock held.

@@ -143,7 +143,7 @@ void Requester::take_read_response(const Segment& segment, wire::Payload* payloa
   if (!refetch(*entry, message))
     return fail_oldest(Status::kLocalProtection,
                        "the read's work request or memory changed while it was under way");
-  if (!payload && read_within_process(message)) {
+  if (!payload && read_within_process(message, segment)) {
     entry->done = true;
     return pop_done();
   }

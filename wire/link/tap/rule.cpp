@@ -324,13 +324,13 @@ std::string text_of(const Rule& rule) {
 PacketFacts facts_of(std::span<const uint8_t> datagram, Direction direction) {
   PacketFacts facts;
   facts.direction = direction;
-  const Parsed<roce::Bth> bth = roce::Bth::parse(datagram);
+  const auto bth = roce::Bth::parse(datagram);
   if (!bth.ok()) return facts;
   facts.opcode = bth->opcode;
   facts.dest_qpn = bth->destination;
   const roce::OpcodeInfo& info = roce::info_of(facts.opcode);
   if (info.headers & roce::kDeth && roce::transport_of(facts.opcode) == roce::Transport::kUd) {
-    const Parsed<roce::Deth> deth = roce::Deth::parse(datagram.subspan(roce::Bth::kBytes));
+    const auto deth = roce::Deth::parse(datagram.subspan(roce::Bth::kBytes));
     if (deth.ok()) facts.source_qpn = deth->source;
   }
   return facts;
