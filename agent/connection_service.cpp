@@ -31,9 +31,14 @@ void set_interface_of_groups(int socket, uint16_t family, uint32_t interface) {
 
 }  // namespace
 
-ConnectionService::ConnectionService(const Directory& directory, const Clock& clock,
+ConnectionService::ConnectionService(const Directory& directory, const Clock& clock, wire::tap::Tap& tap,
                                      std::function<Outcome()> open_port)
-    : directory_(directory), clock_(clock), open_port_(std::move(open_port)), manager_(*this, *this, *this) {}
+    : directory_(directory),
+      clock_(clock),
+      open_port_(std::move(open_port)),
+      services_(tap),
+      tap_(tap),
+      manager_(*this, *this, *this) {}
 
 ConnectionService::~ConnectionService() {
   for (const auto& [key, bell] : bells_) close(bell);
@@ -104,7 +109,10 @@ Outcome ConnectionService::reach_out() {
 void ConnectionService::receive(int socket) {
   services_.receive(socket, [this](const cm::Arrival& arrival) {
     // What this host has to say to itself does not come this way.
-    if (is_local(arrival.local) && !is_local(arrival.remote)) manager_.on_mad(arrival, clock_.now_ns());
+    if (!is_local(arrival.local) || is_local(arrival.remote)) return;
+    Datagram datagram{arrival.local, arrival.remote, {}};
+    std::copy_n(arrival.mad.begin(), std::min(arrival.mad.size(), datagram.mad.size()), datagram.mad.begin());
+    put_under_way(datagram, wire::tap::Direction::kIn);
   });
   deliver();
 }
@@ -113,8 +121,10 @@ void ConnectionService::expect_returns() { manager_.expect_returns(clock_.now_ns
 
 void ConnectionService::step() {
   const uint64_t now = clock_.now_ns();
-  if (manager_.deadline_ns() > now) return;
-  manager_.step(now);
+  if (deadline_ns() > now) return;
+  tap_.release();
+  for (const Datagram& each : held_.take_due(now)) under_way_.push_back(each);
+  if (manager_.deadline_ns() <= now) manager_.step(now);
   deliver();
 }
 
@@ -123,16 +133,31 @@ void ConnectionService::deliver() {
   while (!under_way_.empty()) {
     const Datagram next = under_way_.front();
     under_way_.pop_front();
-    manager_.on_mad({next.remote, next.local, next.mad}, clock_.now_ns());
+    manager_.on_mad({next.local, next.remote, next.mad}, clock_.now_ns());
   }
 }
 
 void ConnectionService::send(const Gid& local, const Gid& remote, std::span<const uint8_t> mad) {
   if (!is_local(remote)) return services_.send(local, interface_of(local), remote, mad);
-  Datagram& datagram = under_way_.emplace_back();
-  datagram.local = local;
-  datagram.remote = remote;
+  Datagram datagram{remote, local, {}};  // as who gets it sees it
   std::copy_n(mad.begin(), std::min(mad.size(), datagram.mad.size()), datagram.mad.begin());
+  put_under_way(datagram, wire::tap::Direction::kOut);
+}
+
+// Rules may lose it, double it or hold it back.
+void ConnectionService::put_under_way(const Datagram& datagram, wire::tap::Direction direction) {
+  wire::tap::Fate fate;
+  if (tap_.injects()) {
+    const auto opcode = roce::opcode(roce::Transport::kUd, roce::Operation::kSendOnly);
+    fate = tap_.fate({direction, opcode, roce::kGeneralServicesQpn, roce::kGeneralServicesQpn});
+  }
+  if (fate.drop || fate.corrupt) return;
+  for (uint32_t copy = 0; copy < fate.copies; copy++)
+    if (fate.hold_ns == 0)
+      under_way_.push_back(datagram);
+    else
+      held_.add(clock_.now_ns() + fate.hold_ns, fate.overtakers, datagram);
+  if (fate.hold_ns == 0) held_.note_passed(1);
 }
 
 // An eventfd that somebody has filled up would make this thread wait.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include "agent/directory.h"
 #include "agent/general_services.h"
 #include "base/clock.h"
+#include "wire/link/tap/tap.h"
 
 namespace verbatim::agent {
 
@@ -19,8 +21,9 @@ namespace verbatim::agent {
 class ConnectionService final : private cm::HostView, private cm::MadWire, private cm::Bell {
  public:
   /// `directory` has the host's addresses in it already. `open_port`: is called before something is expected
-  /// from other hosts, which need the port of RoCEv2 to be open here.
-  ConnectionService(const Directory& directory, const Clock& clock, std::function<Outcome()> open_port);
+  /// from other hosts, which need the port of RoCEv2 to be open here. `tap`: what its datagrams pass.
+  ConnectionService(const Directory& directory, const Clock& clock, wire::tap::Tap& tap,
+                    std::function<Outcome()> open_port);
   ~ConnectionService() override;
   ConnectionService(const ConnectionService&) = delete;
   ConnectionService& operator=(const ConnectionService&) = delete;
@@ -39,10 +42,11 @@ class ConnectionService final : private cm::HostView, private cm::MadWire, priva
   }
   void step();
   /// When `step` has something to do; kNever.
-  uint64_t deadline_ns() const { return manager_.deadline_ns(); }
+  uint64_t deadline_ns() const { return std::min({manager_.deadline_ns(), held_.next_ns(), tap_.next_ns()}); }
 
  private:
   using ChannelKey = std::pair<uint32_t, uint32_t>;  ///< client, channel
+  /// As who gets it sees it.
   struct Datagram {
     Gid local, remote;
     std::array<uint8_t, roce::kMadBytes> mad;
@@ -62,6 +66,7 @@ class ConnectionService final : private cm::HostView, private cm::MadWire, priva
   bool reaches_out(const cm::View& view) const;
   Outcome reach_out();
   cm::Answer refusal(const cm::Request& request, const Error& why) const;
+  void put_under_way(const Datagram& datagram, wire::tap::Direction direction);
   void deliver();
 
   const Directory& directory_;
@@ -70,7 +75,9 @@ class ConnectionService final : private cm::HostView, private cm::MadWire, priva
   GeneralServices services_;
   uint32_t client_count_ = 0;
   bool reaches_out_ = false;  ///< some client has, of those that there are
+  wire::tap::Tap& tap_;
   std::deque<Datagram> under_way_;
+  wire::tap::Delayed<Datagram> held_;
   std::map<ChannelKey, int> bells_;  ///< eventfds
   cm::Manager manager_;
 };

@@ -77,6 +77,7 @@ void GeneralServices::send(const Gid& local, uint32_t interface, const Gid& remo
   way.scope = interface;
   way.source = local;
   way.destination = remote;
+  way.tap = &tap_;
   const wire::Piece piece{const_cast<uint8_t*>(mad.data()), mad.size()};
   wire::udp::Sent sent;
   (void)wire::udp::Outbox::mine().send(way, segment, &piece, false, sent);

@@ -8,13 +8,15 @@
 #include <memory>
 
 #include "agent/cm/connection.h"
+#include "wire/link/tap/tap.h"
 #include "wire/link/udp/inbox.h"
 
 namespace verbatim::agent {
 
 class GeneralServices {
  public:
-  GeneralServices() = default;
+  /// `tap`: what is sent passes it.
+  explicit GeneralServices(wire::tap::Tap& tap) : tap_(tap) {}
   ~GeneralServices();
   GeneralServices(const GeneralServices&) = delete;
   GeneralServices& operator=(const GeneralServices&) = delete;
@@ -28,6 +30,7 @@ class GeneralServices {
  private:
   bool open();
 
+  wire::tap::Tap& tap_;
   int sending_ = -1;
   uint16_t port_ = 0;
   uint32_t psn_ = 0;

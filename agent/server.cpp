@@ -133,11 +133,13 @@ Outcome Server::prepare() {
                                          [this](uint32_t slot) { return slot_is_owned(slot); });
   ports_ = std::make_unique<WirePorts>(name_, *directory_, [this](int wire) { connections_->receive(wire); });
   if (Outcome ready = rules_.prepare(); !ready) return ready;
+  tap_.follow(rules_.board());
   next_client_ = kFirstClient;
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   netlink_ = open_netlink();
   refresh_addresses();
-  connections_ = std::make_unique<ConnectionService>(*directory_, clock_, [this] { return open_own_wire(); });
+  connections_ =
+      std::make_unique<ConnectionService>(*directory_, clock_, tap_, [this] { return open_own_wire(); });
   if (has_predecessor()) connections_->expect_returns();
   poller_ = epoll_create1(EPOLL_CLOEXEC);
   if (poller_ < 0 || listen(listener_, 512) != 0) return Error{errno, "the agent could not listen"};

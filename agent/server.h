@@ -13,6 +13,7 @@
 #include "agent/rule_service.h"
 #include "agent/wire_ports.h"
 #include "base/clock.h"
+#include "wire/link/tap/tap.h"
 
 namespace verbatim::agent {
 
@@ -90,6 +91,8 @@ class Server {
   uint64_t next_client_ = 1;
   History history_;
   SystemClock clock_;
+  wire::tap::Switch active_;
+  wire::tap::Tap tap_{active_, clock_};
   std::unique_ptr<ConnectionService> connections_;
 };
 

@@ -22,29 +22,29 @@ inline constexpr uint32_t kNamesMax = 16;  ///< devices of a process that are to
 struct CaptureHeader {
   static constexpr uint64_t kMagic = 0x5645524243415031;
   uint64_t magic;
-  uint64_t number;      ///< of this capture, not 0
-  uint32_t ring_bytes;  ///< of each process, a multiple of 8
-  uint32_t snap_bytes;  ///< of a packet that are wanted
-  uint32_t qpn;         ///< of either end; kAnyQpn: all
+  uint64_t number;                                ///< of this capture, not 0
+  uint32_t ring_bytes;                            ///< of each process, a multiple of 8
+  uint32_t snap_bytes;                            ///< of a packet that are wanted
+  uint32_t qpn;                                   ///< of either end; kAnyQpn: all
   std::atomic<uint64_t> writers[kSlotsMax / 64];  ///< slots whose rings are in use
 };
 
 struct RingHeader {
-  std::atomic<uint64_t> head;                  ///< bytes written so far
-  alignas(64) std::atomic<uint64_t> tail;      ///< bytes read so far
+  std::atomic<uint64_t> head;                         ///< bytes written so far
+  alignas(64) std::atomic<uint64_t> tail;             ///< bytes read so far
   alignas(64) std::atomic<uint64_t> lost[kNamesMax];  ///< packets that found no room, by device
-  char names[kNamesMax][32];                   ///< of devices
+  char names[kNamesMax][32];                          ///< of devices
 };
 static_assert(sizeof(CaptureHeader) <= kCapturePage && sizeof(RingHeader) <= kCapturePage);
 
 struct CaptureRecord {
-  uint32_t bytes;      ///< of this record, its frame included
-  uint32_t captured;   ///< bytes of the frame that are here; 0: only the rest of the ring
-  uint32_t original;   ///< bytes of the frame
-  uint8_t device;      ///< whose name is at that place
-  uint8_t inbound;     ///< 1: came in; 0: was sent
+  uint32_t bytes;     ///< of this record, its frame included
+  uint32_t captured;  ///< bytes of the frame that are here; 0: only the rest of the ring
+  uint32_t original;  ///< bytes of the frame
+  uint8_t device;     ///< whose name is at that place
+  uint8_t inbound;    ///< 1: came in; 0: was sent
   uint16_t reserved;
-  uint64_t time_ns;    ///< CLOCK_REALTIME
+  uint64_t time_ns;  ///< CLOCK_REALTIME
 };
 static_assert(sizeof(CaptureRecord) == 24);
 

@@ -167,7 +167,8 @@ Outcome Recorder::open(int file) {
   CaptureHeader* header = made->header;
   const uint32_t ring_bytes = header ? header->ring_bytes : 0;
   const bool right = header && header->magic == CaptureHeader::kMagic && header->number != 0 &&
-                     ring_bytes >= kRingBytesMin && ring_bytes <= kRingBytesMax && ring_bytes % kCapturePage == 0 &&
+                     ring_bytes >= kRingBytesMin && ring_bytes <= kRingBytesMax &&
+                     ring_bytes % kCapturePage == 0 &&
                      capture_bytes(ring_bytes) <= static_cast<size_t>(status.st_size) && slot_ < kSlotsMax;
   if (right) {
     made->bytes = kCapturePage + ring_bytes;

@@ -55,7 +55,8 @@ class Recorder {
 
  private:
   struct Mapping;
-  void write(std::span<const uint8_t> frame, size_t frame_bytes, Direction direction, uint32_t device, uint64_t time_ns);
+  void write(std::span<const uint8_t> frame, size_t frame_bytes, Direction direction, uint32_t device,
+             uint64_t time_ns);
   bool wants(uint32_t source_qpn, uint32_t dest_qpn) const;
 
   const Clock& clock_;

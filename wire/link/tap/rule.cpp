@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "base/random.h"
-#include "wire/format/headers.h"
+#include "wire/format/packet.h"
 
 namespace verbatim::wire::tap {
 
@@ -324,15 +324,14 @@ std::string text_of(const Rule& rule) {
 PacketFacts facts_of(std::span<const uint8_t> datagram, Direction direction) {
   PacketFacts facts;
   facts.direction = direction;
-  const auto bth = roce::Bth::parse(datagram);
-  if (!bth.ok()) return facts;
-  facts.opcode = bth->opcode;
-  facts.dest_qpn = bth->destination;
+  if (datagram.size() < roce::Bth::kBytes) return facts;
+  facts.opcode = static_cast<roce::Opcode>(datagram[0]);
+  facts.dest_qpn = roce::Bth::parse(datagram)->destination;
+  roce::Headers headers;
   const roce::OpcodeInfo& info = roce::info_of(facts.opcode);
-  if (info.headers & roce::kDeth && roce::transport_of(facts.opcode) == roce::Transport::kUd) {
-    const auto deth = roce::Deth::parse(datagram.subspan(roce::Bth::kBytes));
-    if (deth.ok()) facts.source_qpn = deth->source;
-  }
+  if (!info.known || datagram.size() < info.header_bytes || !headers.read(datagram)) return facts;
+  if (headers.has(roce::kDeth)) facts.source_qpn = headers.deth.source;
+  if (headers.has(roce::kDcEth)) facts.source_qpn = headers.dceth.source;
   return facts;
 }
 

@@ -64,7 +64,7 @@ Expected<std::vector<Rule>> parse_rules(std::string_view text, uint64_t seed);
 /// A rule as text, which parses to the same.
 std::string text_of(const Rule& rule);
 
-/// What a datagram from the BTH on says; the source's number is known of UD only.
+/// What a datagram from the BTH on says; the source's number is known of datagrams and dynamic connections.
 PacketFacts facts_of(std::span<const uint8_t> datagram, Direction direction);
 
 }  // namespace verbatim::wire::tap
