@@ -57,6 +57,8 @@ std::string_view kind_of(roce::Opcode code) {
       return "atomic";
     case On::kFlush:
       return "flush";
+    case On::kDisconnect:
+      break;
   }
   return "";
 }
