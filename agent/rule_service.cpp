@@ -49,8 +49,13 @@ Outcome RuleService::prepare() {
   if (environment.empty()) return Done{};
   if (Outcome added = add(environment.c_str(), first); !added) return added;
   std::memcpy(board_->environment, environment.c_str(), environment.size() + 1);
+  board_->environment_rules = next_number_ - 1;
   changed_ = false;
   return Done{};
+}
+
+bool RuleService::any_added() const {
+  return !rules_.empty() && rules_.back().number > board_->environment_rules;
 }
 
 bool RuleService::serves(Ask ask) {
@@ -135,6 +140,8 @@ void RuleService::take_back(int file) {
   rules_ = read_rules(*former);
   std::sort(rules_.begin(), rules_.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
   for (const NumberedRule& each : rules_) next_number_ = std::max(next_number_, each.number + 1);
+  std::memcpy(board_->environment, former->environment, sizeof board_->environment - 1);
+  board_->environment_rules = former->environment_rules;
   munmap(memory, sizeof(Board));
   changed_ = true;
   write_rules(*board_, rules_);

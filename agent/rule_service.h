@@ -25,6 +25,8 @@ class RuleService {
   int board_file() const { return file_; }
   wire::tap::Board& board() { return *board_; }
   bool any() const { return !rules_.empty(); }
+  /// Somebody has added rules, which are to stay when no process is there.
+  bool any_added() const;
 
   static bool serves(Ask ask);
   /// Answers one of the requests that it serves. `returned`: the board of the agent before, with

@@ -178,7 +178,7 @@ int Server::wait_ms(uint64_t leave_at) const {
   int wait = netlink_ < 0 ? kAddressPollMs : -1;
   if (connections_->deadline_ns() != kNever) wait = sooner(wait, connections_->deadline_ns());
   if (ports_->settle_at_ns() != 0) wait = sooner(wait, ports_->settle_at_ns());
-  return clients_.empty() && !rules_.any() ? sooner(wait, leave_at) : wait;
+  return clients_.empty() && !rules_.any_added() ? sooner(wait, leave_at) : wait;
 }
 
 int Server::run() {
@@ -199,7 +199,7 @@ int Server::run() {
       somebody_came = true;
     else if (connections_->deadline_ns() != kNever)
       continue;  // peers wait for the last word
-    else if (now >= leave_at && count == 0 && !rules_.any())
+    else if (now >= leave_at && count == 0 && !rules_.any_added())
       break;
     if (count > 0 && somebody_came) leave_at = now + kLingerNs;
   }

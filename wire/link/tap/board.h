@@ -35,6 +35,7 @@ struct Board {
   } rules[kRulesMax];
   /// VERBATIM_INJECT as the agent found it: processes that have the same don't apply it once more.
   char environment[512];
+  uint32_t environment_rules;  ///< up to that number they come from there
 };
 
 /// Puts these in the place of all rules. One caller at a time.

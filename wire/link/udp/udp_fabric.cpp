@@ -32,10 +32,12 @@ constexpr uint8_t kEcnMask = 3, kCongestionExperienced = 3;
 UdpFabric::UdpFabric(Neighborhood& neighborhood, Owners& owners, tap::Tap& tap, const Clock& clock)
     : neighborhood_(neighborhood), owners_(owners), tap_(tap), clock_(clock), strangers_(*this, Gid{}) {}
 
-UdpFabric::~UdpFabric() { close_all(); }
+UdpFabric::~UdpFabric() {
+  tap_.forget_held();
+  close_all();
+}
 
 void UdpFabric::close_all() {
-  tap_.forget_held();
   const int socket = socket_.exchange(-1);
   if (socket >= 0) close(socket);
   const auto close_port = [](Port& port) {
