@@ -32,6 +32,9 @@ namespace {
 
 /// A program's thread may not get its processor for so long: shorter timeouts would be taken for loss.
 constexpr uint64_t kTimeoutMinNs = 4'000'000;
+/// The specification lets the timeout be up to four times what was asked for: who is slow to answer, because
+/// nobody lets him run, gets that from the third try on.
+constexpr uint32_t kDoublingsMax = 2;
 
 uint32_t before(uint32_t psn) { return wire::psn_add(psn, wire::kPsnMask); }
 
@@ -330,7 +333,9 @@ void Requester::expect_answer() {
   const uint8_t code = qp_.attributes().timeout;
   if (code == 0) return;  // for ever
   const bool new_here = flight_.silent_at_ns == 0;
-  flight_.silent_at_ns = engine_.clock().now_ns() + std::max(ack_timeout_ns(code), kTimeoutMinNs);
+  const uint64_t patience_ns = std::max(ack_timeout_ns(code), kTimeoutMinNs)
+                               << std::min<uint32_t>(lost_tries_, kDoublingsMax);
+  flight_.silent_at_ns = engine_.clock().now_ns() + patience_ns;
   if (new_here) watch(flight_.silent_at_ns);
 }
 
