@@ -47,7 +47,7 @@ capture_one() {  # NAME SEEN SERVER CLIENT
     'udp port 4791 or (ip6 proto 17 and dst port 4791)' >"$state/tcpdump" 2>&1 &
   pid=$!
   for _ in $(seq 50); do grep -q "listening on" "$state/tcpdump" && break; sleep 0.1; done
-  [ "$1" != lossy ] || lose b || return 1
+  [ "$1" != lossy ] || lose b "$much_loss" || return 1
   play "$2" a "$3" b "$4" || status=1
   [ "$1" != lossy ] || lose_nothing b
   sleep 0.3

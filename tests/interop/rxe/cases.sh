@@ -2,55 +2,116 @@
 # shellcheck shell=bash disable=SC2154 # (some variables are rxe.sh's)
 # Programs between Linux's rxe in guest a and a peer, each of them serving once. Sourced by rxe.sh.
 # The peer is Verbatim on this host, or guest b: with that, what fails is the harness's or Linux's own.
-#
+much_loss="delay 1ms reorder 80% loss 10%"  # what is not delayed overtakes what is
+some_loss="delay 2ms reorder 99% loss 1%"
+
 # Name, what shows the server to be ready, the server's command, the client's. @R runs a program on its node with the
-# node's RDMA, @P plays a scenario of probe.py, @S is the server's address, @S6 its other one.
+# node's RDMA, @P plays a scenario of probe.py, @V is Verbatim's own program, @S the server's address, @S6 its other
+# one, @C the client's.
 case_table() {
+  perftest_cases
+  pingpong_cases
+  lossy_cases
+  manager_cases
+  probe_cases
+}
+
+# NAME PROGRAM...: a program whose client takes what the server takes, and the address.
+alike() {
+  local name=$1
+  shift
+  echo "$name | tcp | @R $* | @R $* @S"
+}
+
+# A guest may be silent for longer than perftest waits for an acknowledgement.
+perftest_cases() {
+  local of size options="-F -u 17"
+  for of in send write read; do
+    for size in 2 1000 65536 1048576; do
+      alike "ib_${of}_bw_$size" "ib_${of}_bw $options -s $size -n 20"
+    done
+    alike "ib_${of}_lat" "ib_${of}_lat $options -s 10001 -n 50"
+    alike "ib_${of}_lat_1024" "ib_${of}_lat $options -m 1024 -s 2 -n 100"
+  done
+  for of in send write; do
+    alike "ib_${of}_bw_uc" "ib_${of}_bw $options -c UC -s 65536 -t 4 -n 20"
+    alike "ib_${of}_lat_uc" "ib_${of}_lat $options -c UC -s 1000 -n 100"
+    alike "ib_${of}_bw_both" "ib_${of}_bw $options -b -s 10001 -n 50"
+  done
+  alike ib_send_bw_ud "ib_send_bw $options -c UD -s 1000 -t 16 -n 50"
+  alike ib_send_lat_ud "ib_send_lat $options -c UD -s 2 -n 100"
+  alike ib_send_bw_srq "ib_send_bw $options -r 64 --use-srq -q 4 -n 100"
+  alike ib_send_bw_events "ib_send_bw $options -e -s 10001 -n 50"
+  for of in FETCH_AND_ADD CMP_AND_SWAP; do
+    alike "ib_atomic_bw_$of" "ib_atomic_bw $options -A $of -n 100"
+    alike "ib_atomic_lat_$of" "ib_atomic_lat $options -A $of -n 100"
+  done
+}
+
+# On a network that loses and reorders one packet in a hundred, both ways.
+lossy_cases() {
+  local of
+  for of in send write read; do alike "lossy_${of}_bw" "ib_${of}_bw -F -u 14 -s 65536 -n 50"; done
+  alike lossy_atomic_bw "ib_atomic_bw -F -u 14 -n 200"
+  alike lossy_pingpong "ibv_rc_pingpong -g 1 -c -s 20000 -n 50"
+}
+
+# They check what they receive. GID 1 is the IPv4 address's on all nodes, GID 2 the IPv6 address's.
+pingpong_cases() {
+  local of
+  for of in rc uc ud srq; do
+    alike "ibv_${of}_pingpong" "ibv_${of}_pingpong -g 1 -c -n 50"
+    alike "ibv_${of}_pingpong_v6" "ibv_${of}_pingpong -g 2 -c -e -s 1500 -n 50"
+  done
+  alike ibv_rc_pingpong_4096 "ibv_rc_pingpong -g 1 -c -m 4096 -s 100000 -n 20"
+}
+
+manager_cases() {
   cat <<'TABLE'
-ib_send_bw        | tcp   | @R ib_send_bw -F -s 65536 -n 100               | @R ib_send_bw -F -s 65536 -n 100 @S
-ib_send_bw_1024   | tcp   | @R ib_send_bw -F -m 1024 -s 10001 -n 100       | @R ib_send_bw -F -m 1024 -s 10001 -n 100 @S
-ib_send_bw_srq    | tcp   | @R ib_send_bw -F -r 64 --use-srq -q 4 -n 100   | @R ib_send_bw -F -r 64 --use-srq -q 4 -n 100 @S
-ib_send_lat       | tcp   | @R ib_send_lat -F -n 100                       | @R ib_send_lat -F -n 100 @S
-ib_send_lat_uc    | tcp   | @R ib_send_lat -F -c UC -n 100                 | @R ib_send_lat -F -c UC -n 100 @S
-ib_send_lat_ud    | tcp   | @R ib_send_lat -F -c UD -n 100                 | @R ib_send_lat -F -c UD -n 100 @S
-ib_write_bw       | tcp   | @R ib_write_bw -F -n 100                       | @R ib_write_bw -F -n 100 @S
-ib_write_bw_both  | tcp   | @R ib_write_bw -F -b -s 10001 -n 100           | @R ib_write_bw -F -b -s 10001 -n 100 @S
-ib_write_lat      | tcp   | @R ib_write_lat -F -n 100                      | @R ib_write_lat -F -n 100 @S
-ib_write_lat_uc   | tcp   | @R ib_write_lat -F -c UC -n 100                | @R ib_write_lat -F -c UC -n 100 @S
-ib_read_bw        | tcp   | @R ib_read_bw -F -n 100                        | @R ib_read_bw -F -n 100 @S
-ib_read_lat       | tcp   | @R ib_read_lat -F -s 10001 -n 100              | @R ib_read_lat -F -s 10001 -n 100 @S
-ib_atomic_bw      | tcp   | @R ib_atomic_bw -F -n 100                      | @R ib_atomic_bw -F -n 100 @S
-ib_atomic_bw_cas  | tcp   | @R ib_atomic_bw -F -A CMP_AND_SWAP -n 100      | @R ib_atomic_bw -F -A CMP_AND_SWAP -n 100 @S
-ib_atomic_lat     | tcp   | @R ib_atomic_lat -F -n 100                     | @R ib_atomic_lat -F -n 100 @S
 ib_write_bw_cm    | cm    | @R ib_write_bw -F -R -n 100                    | @R ib_write_bw -F -R -n 100 @S
+ib_send_lat_cm    | cm    | @R ib_send_lat -F -R -n 100                    | @R ib_send_lat -F -R -n 100 @S
+ib_read_bw_cm     | cm    | @R ib_read_bw -F -R -n 100                     | @R ib_read_bw -F -R -n 100 @S
 rping             | cm    | @R rping -s -a @S -V -C 10 -S 4000             | @R rping -c -a @S -V -C 10 -S 4000
 rping_v6          | cm    | @R rping -s -a @S6 -V -C 10                    | @R rping -c -a @S6 -V -C 10
-rping_nobody      | wait  | true                                           | ! @R rping -c -a @S -p 9999 -C 1
+rping_nobody      | cm    | timeout 12 @R rping -s -a @S; test $? = 124    | ! @R rping -c -a @S -p 9999 -C 1
 ucmatose          | cm    | @R ucmatose -b @S -c 4 -C 4                    | @R ucmatose -s @S -c 4 -C 4
+rdma_client       | cm    | @R rdma_server -s @S                           | @R rdma_client -s @S
+rdma_xclient      | cm    | @R rdma_xserver -c r                           | @R rdma_xclient -s @S -c r
 rstream           | cm    | @R rstream -b @S -T v -S 4000 -C 10            | @R rstream -s @S -T v -S 4000 -C 10
 riostream         | cm    | @R riostream -b @S -T v -S 4000 -C 10          | @R riostream -s @S -T v -S 4000 -C 10
+rcopy             | cm    | cd /tmp; seq 99999 >rxe-1; timeout 15 @R rcopy; cmp rxe-1 rxe-2 && rm rxe-1 rxe-2 | cd /tmp; seq 99999 >rxe-3; @R rcopy rxe-3 @S:rxe-2; rm rxe-3
+cmtime            | cm    | @R cmtime -b @S -c 10                          | @R cmtime -s @S -c 10
 udaddy            | cm    | @R udaddy -b @S -c 4 -C 4                      | @R udaddy -s @S -c 4 -C 4
+udaddy_v6         | cm    | @R udaddy -b @S6 -c 4 -C 4                     | @R udaddy -s @S6 -c 4 -C 4
+udpong            | wait  | timeout 12 @R udpong -b @S; test $? = 124      | @R udpong -s @S -C 10 -S 1000
+doctor            | wait  | true                                           | @V doctor @S
+mckey             | wait  | @R mckey -m 239.7.7.7 -b @S -C 4 -S 64         | @R mckey -m 239.7.7.7 -s -b @C -C 4 -S 64
 TABLE
+}
+
+probe_cases() {
   local name
   for name in $("$python" "$here/rxe/probe.py" --list); do
     echo "$name | probe | @P $name | @P $name @S"
     case $name in
-      odd | read | ud_imm) echo "${name}_v6 | probe | @P $name | @P $name @S6" ;;
+      odd | read | ud_imm | connection) echo "${name}_v6 | probe | @P $name | @P $name @S6" ;;
     esac
   done
 }
 
-fill_in() {  # fill_in COMMAND NODE SERVER NODE
+fill_in() {  # fill_in COMMAND NODE SERVER CLIENT
   local text=$1
+  text=${text//@V/$(verbatim_here)}
   text=${text//@P/@R $(probe "$2")}
   text=${text//@R/$(run_on "$2")}
   text=${text//@S6/$(address6 "$3")}
+  text=${text//@C/$(address "$4")}
   echo "${text//@S/$(address "$3")}"
 }
 
-run_on() {
-  [ "$1" != host ] || echo "env VERBATIM_AGENT_SOCKET=verbatim-rxe-$$ $verbatim run --"
-}
+verbatim_here() { echo "env VERBATIM_AGENT_SOCKET=verbatim-rxe-$$ ${verbatim-}"; }
+
+run_on() { [ "$1" != host ] || echo "$(verbatim_here) run --"; }
 
 # Verbatim's devices must be reachable where the taps are, or no case can pass: better said once than of each.
 peer_is_there() {
@@ -71,10 +132,13 @@ guests_answer() {
 play_case() {  # NAME SEEN SERVER COMMAND CLIENT COMMAND SERVER NODE CLIENT NODE
   local name=$1 seen=$2 server=$5 client=$6 status=0
   [ "$server$seen" != hostcm ] || seen="wait"
-  [ "$name" != lossy ] || lose a || return 1
-  play "$seen" "$server" "$(fill_in "$3" "$server" "$server")" "$client" "$(fill_in "$4" "$client" "$server")" \
-    || status=1
-  [ "$name" != lossy ] || lose_nothing a
+  case $name in
+    lossy) lose a "$much_loss" || return 1 ;;
+    lossy_*) lose a "$some_loss" || return 1 ;;
+  esac
+  play "$seen" "$server" "$(fill_in "$3" "$server" "$server" "$client")" \
+    "$client" "$(fill_in "$4" "$client" "$server" "$client")" || status=1
+  [[ $name != lossy* ]] || lose_nothing a
   return $status
 }
 
@@ -85,6 +149,7 @@ interop() {  # interop [NAME...]
     name=${name// /} seen=${seen// /}
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
     for server in a "$peer"; do
+      [ "$name" != doctor ] || [ "$server$peer" = ahost ] || continue  # it is Verbatim's
       client=$peer
       [ "$server" = a ] || client=a
       if [ $there -eq 1 ] && play_case "$name" "$seen" "$(trim "$serve")" "$(trim "$run")" "$server" "$client"; then

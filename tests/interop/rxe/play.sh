@@ -72,11 +72,18 @@ status_words() {
   esac
 }
 
-# A network that loses and reorders what a guest sends over UDP: lose NODE.
+# A network that loses and reorders what a guest sends and gets over UDP: lose NODE NETEM_OPTIONS.
 lose() {
-  on "$1" 10 "tc qdisc add dev eth0 root handle 1: prio &&
-    tc qdisc add dev eth0 parent 1:3 handle 30: netem delay 1ms reorder 80% loss 10% &&
-    tc filter add dev eth0 parent 1: protocol ip u32 match ip protocol 17 0xff flowid 1:3"
+  on "$1" 10 "ip link set ifb0 up &&
+    tc qdisc add dev eth0 root handle 1: prio &&
+    tc qdisc add dev eth0 parent 1:3 handle 30: netem $2 &&
+    tc filter add dev eth0 parent 1: protocol ip u32 match ip protocol 17 0xff flowid 1:3 &&
+    tc qdisc add dev ifb0 root netem $2 &&
+    tc qdisc add dev eth0 handle ffff: ingress &&
+    tc filter add dev eth0 parent ffff: protocol ip u32 match ip protocol 17 0xff \
+      action mirred egress redirect dev ifb0"
 }
 
-lose_nothing() { on "$1" 10 "tc qdisc del dev eth0 root"; }
+lose_nothing() {
+  on "$1" 10 "tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; tc qdisc del dev ifb0 root"
+}

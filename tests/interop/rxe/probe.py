@@ -21,6 +21,7 @@ from probe_end import BUFFER, End, Surprise, expect  # noqa: E402
 OK = e.IBV_WC_SUCCESS
 GRH = 40  # bytes before a datagram in the buffer it is received into
 IMM = 0x01020304
+LARGE = 1 << 20
 SCENARIOS = {}
 
 
@@ -247,6 +248,32 @@ def lossy(server):
             end.wait_status(OK)
             end.check(2050, 4096, seed=round_ + 100)
         end.link.swap()
+
+
+def large(end):
+    """A mebibyte of every kind, apart from what a receive needs."""
+    exchange(end, e.IBV_WR_SEND, LARGE, seed=3)
+    exchange(end, e.IBV_WR_RDMA_WRITE_WITH_IMM, LARGE - 3, imm=IMM, seed=4, remote=0)
+    if not end.serves:
+        end.post(e.IBV_WR_RDMA_READ, LARGE - 3, offset=LARGE, remote=0)
+        end.wait_status(OK)
+        end.check(LARGE - 3, LARGE, seed=4)
+    end.link.swap()
+
+
+@scenario
+def large_1024(server):
+    large(End(server, buffer=2 * LARGE))
+
+
+@scenario
+def large_4096(server):
+    large(End(server, mtu=4096, buffer=2 * LARGE))
+
+
+@scenario
+def lossy_large(server):
+    large(End(server, mtu=4096, timeout=15, buffer=2 * LARGE))
 
 
 @scenario

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """One end of a queue pair and its link to the other end's process: what probe.py's scenarios are played with."""
+import functools
 import ipaddress
 import json
 import socket
@@ -22,6 +23,7 @@ ACCESS = (e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_RE
 MTU = {1024: e.IBV_MTU_1024, 4096: e.IBV_MTU_4096}
 PSN = {True: 0x123000, False: 0xabc000}  # the server's, the client's: easy to tell apart in a capture
 WAIT_SECONDS = 20
+PERIOD = 65536  # of the bytes that are sent
 
 
 class Surprise(Exception):
@@ -75,13 +77,13 @@ class End:
     """A queue pair with one buffer, connected to the other end's."""
 
     def __init__(self, server, transport='rc', mtu=1024, psn=None, timeout=16, rnr_timer=12,
-                 rnr_retry=7, retries=7, route=None):
+                 rnr_retry=7, retries=7, route=None, buffer=BUFFER):
         self.serves = server is None
         self.link = Link(server)
         self.context = Context(name=get_device_list()[0].name.decode())
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 64)
-        self.mr = MR(self.pd, BUFFER, ACCESS)
+        self.mr = MR(self.pd, buffer, ACCESS)
         self.kind = transport
         kind = {'rc': e.IBV_QPT_RC, 'uc': e.IBV_QPT_UC, 'ud': e.IBV_QPT_UD}[transport]
         self.qp = QP(self.pd, QPInitAttr(qp_type=kind, scq=self.cq, rcq=self.cq, cap=QPCap(32, 32, 2, 2, 64)))
@@ -168,8 +170,12 @@ class End:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def pattern(length, seed):
+    @functools.lru_cache(maxsize=16)
+    def _period(length, seed):
         return bytes((seed + 7 * index + (index >> 8)) & 0xff for index in range(length))
+
+    def pattern(self, length, seed):
+        return (self._period(min(length, PERIOD), seed) * (length // PERIOD + 1))[:length]
 
     def fill(self, length, offset=0, seed=1):
         self.mr.write(self.pattern(length, seed), length, offset)

@@ -12,7 +12,7 @@ cache=/var/cache/verbatim-rxe  # kernels, unpacked: they need not be fetched twi
 boot_seconds=180          # in software, on a busy machine
 # What rxe, its connection manager and the root over 9p need; what these depend on is found.
 modules=(virtio_pci virtio_net virtio_rng 9pnet_virtio 9p overlay crc32_generic
-         ib_core ib_uverbs rdma_cm rdma_ucm rdma_rxe sch_prio sch_netem cls_u32)
+         ib_core ib_uverbs rdma_cm rdma_ucm rdma_rxe sch_prio sch_netem sch_ingress cls_u32 act_mirred ifb)
 
 say() { echo "rxe.sh: $*" >&2; }
 
@@ -37,10 +37,16 @@ inside() { ip netns exec "$netns" "$@"; }  # on the host, in the namespace that 
 
 # --- what is needed -------------------------------------------------------------------------------------------------
 
-need_root() { [ "$(id -u)" -eq 0 ] || die "root is needed, for network namespaces and taps"; }
+# The machine cannot do it at all, as opposed to failing.
+skip() {
+  say "$*"
+  exit 77
+}
+
+need_root() { [ "$(id -u)" -eq 0 ] || skip "root is needed, for network namespaces and taps"; }
 
 need_packages() {
-  [ -c /dev/net/tun ] || die "/dev/net/tun is missing: this machine offers no taps"
+  [ -c /dev/net/tun ] || skip "/dev/net/tun is missing: this machine offers no taps"
   bash "$here/../../scripts/deps.sh" qemu-system-x86 busybox-static iproute2 procps socat cpio tcpdump \
     perftest rdmacm-utils ibverbs-providers python3-pyverbs || die "not all packages are there"
 }
@@ -197,10 +203,13 @@ on() {
   fi
   output=$(printf '%d %s\n' "$seconds" "$(printf %s "$3" | base64 -w 0)" |
     inside timeout "$((seconds + 10))" socat -t "$((seconds + 5))" - \
-      "TCP:$(address "$node"):9,connect-timeout=5" 2>/dev/null)
+      "TCP:$(address "$node"):9,connect-timeout=20" 2>"$state/$node.socat")
   status=${output##*$'\nstatus '}
   case $status in
-    '' | *[!0-9]*) say "guest $node did not answer"; return 125 ;;
+    '' | *[!0-9]*)
+      say "guest $node did not answer${output:+ in full}: $(tail -n 1 "$state/$node.socat" 2>/dev/null)"
+      return 125
+      ;;
   esac
   output=${output%$'\nstatus '*}
   [ -z "$output" ] || printf '%s\n' "$output"
