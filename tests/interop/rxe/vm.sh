@@ -48,7 +48,7 @@ need_root() { [ "$(id -u)" -eq 0 ] || skip "root is needed, for network namespac
 need_packages() {
   [ -c /dev/net/tun ] || skip "/dev/net/tun is missing: this machine offers no taps"
   bash "$here/../../scripts/deps.sh" qemu-system-x86 busybox-static iproute2 procps socat cpio tcpdump \
-    perftest rdmacm-utils ibverbs-providers python3-pyverbs || die "not all packages are there"
+    perftest rdmacm-utils ibverbs-utils ibverbs-providers python3-pyverbs || die "not all packages are there"
 }
 
 # Leaves the version of an unpacked Debian kernel in $kernel, and its folder in $kernel_root.
