@@ -131,7 +131,8 @@ class End:
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
-    def receive(self, length=BUFFER, offset=0):
+    def receive(self, length=None, offset=0):
+        length = self.mr.length - offset if length is None else length
         self.qp.post_recv(RecvWR(num_sge=1, sg=[SGE(self.mr.buf + offset, length, self.mr.lkey)]))
 
     def post(self, opcode, length=0, offset=0, flags=0, imm=0, remote=None, rkey=None, atomic=None):
