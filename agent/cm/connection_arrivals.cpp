@@ -110,11 +110,27 @@ void Connections::see_held_again() {
   for (const Held& each : held) dispatch({each.local, each.remote, each.mad}, each.since_ns);
 }
 
-void Connections::refuse(const Arrival& arrival, uint64_t transaction, Rej rej) {
-  const Message message = Message::of(rej, transaction);
+// Of no connection.
+void Connections::answer(const Arrival& arrival, uint64_t transaction, Body body) {
   std::array<uint8_t, roce::kMadBytes> mad{};
-  message.emit(mad);
+  Message::of(std::move(body), transaction).emit(mad);
   wire_.send(arrival.local, arrival.remote, mad);
+}
+
+// `refusal`: what whoever asks is told where nobody listens.
+void Connections::admit(const Arrival& arrival, Proposal& proposal, Body refusal) {
+  Connection& c = proposal.connection;
+  c.local_comm_id = new_comm_id();
+  uint64_t owner = 0;
+  switch (user_.admit(proposal, owner)) {
+    case ConnectionUser::Admission::kTaken:
+      return index(*entry(add(c, owner)));
+    case ConnectionUser::Admission::kLater:
+      return;
+    case ConnectionUser::Admission::kNobodyListens:
+      if (!hold_for_listener(arrival, c.service_id)) answer(arrival, c.transaction, std::move(refusal));
+      return;
+  }
 }
 
 // The connection that a message is about, by both comm ids; from its peer, not from somebody who guesses.
@@ -165,20 +181,10 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
   rej.message = Answered::kReq;
   if (is_stale(arrival, req.local_ca_guid, req.local_qpn, 0)) {
     rej.reason = RejectReason::kStaleConnection;
-    return refuse(arrival, header.transaction, rej);
+    return answer(arrival, header.transaction, rej);
   }
-  c.local_comm_id = new_comm_id();
-  uint64_t owner = 0;
-  switch (user_.admit(proposal, owner)) {
-    case ConnectionUser::Admission::kTaken:
-      return index(*entry(add(c, owner)));
-    case ConnectionUser::Admission::kLater:
-      return;
-    case ConnectionUser::Admission::kNobodyListens:
-      if (hold_for_listener(arrival, req.service_id)) return;
-      rej.reason = RejectReason::kInvalidServiceId;
-      return refuse(arrival, header.transaction, rej);
-  }
+  rej.reason = RejectReason::kInvalidServiceId;
+  admit(arrival, proposal, rej);
 }
 
 void Connections::on(const Arrival& arrival, const roce::MadHeader&, const Mra& mra) {
@@ -245,7 +251,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     rej.remote_comm_id = rep.local_comm_id;
     rej.message = Answered::kRep;
     rej.reason = RejectReason::kInvalidCommId;
-    return refuse(arrival, header.transaction, rej);
+    return answer(arrival, header.transaction, rej);
   }
   Connection& c = found->connection;
   if (c.phase == Phase::kEstablished) return send_rtu(*found);
@@ -265,7 +271,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     rej.remote_comm_id = rep.local_comm_id;
     rej.message = Answered::kRep;
     rej.reason = RejectReason::kStaleConnection;
-    return refuse(arrival, header.transaction, rej);
+    return answer(arrival, header.transaction, rej);
   }
   take_rep(*found, rep);
   Happening what{.kind = Happening::Kind::kReplied, .ece = {rep.vendor_id, header.modifier}};
@@ -308,9 +314,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     Drep drep;  // so that the other end need not wait
     drep.local_comm_id = dreq.remote_comm_id;
     drep.remote_comm_id = dreq.local_comm_id;
-    std::array<uint8_t, roce::kMadBytes> mad{};
-    Message::of(drep, header.transaction).emit(mad);
-    return wire_.send(arrival.local, arrival.remote, mad);
+    return answer(arrival, header.transaction, drep);
   }
   Connection& c = found->connection;
   if (c.local_qpn != dreq.remote_qpn) return;
@@ -368,23 +372,11 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     if (known.phase == Phase::kSidrAnswered) wire_.send(arrival.local, arrival.remote, known.pending);
     return;
   }
-  c.local_comm_id = new_comm_id();
-  uint64_t owner = 0;
-  switch (user_.admit(proposal, owner)) {
-    case ConnectionUser::Admission::kTaken:
-      return index(*entry(add(c, owner)));
-    case ConnectionUser::Admission::kLater:
-      return;
-    case ConnectionUser::Admission::kNobodyListens:
-      if (hold_for_listener(arrival, req.service_id)) return;
-      SidrRep rep;
-      rep.request_id = req.request_id;
-      rep.status = SidrStatus::kUnsupportedService;
-      rep.service_id = req.service_id;
-      std::array<uint8_t, roce::kMadBytes> mad{};
-      Message::of(rep, header.transaction).emit(mad);
-      return wire_.send(arrival.local, arrival.remote, mad);
-  }
+  SidrRep rep;
+  rep.request_id = req.request_id;
+  rep.status = SidrStatus::kUnsupportedService;
+  rep.service_id = req.service_id;
+  admit(arrival, proposal, rep);
 }
 
 void Connections::on(const Arrival& arrival, const roce::MadHeader& header, const SidrRep& rep) {

@@ -135,7 +135,8 @@ class Connections {
   bool hold(const Arrival& arrival) { return hold(arrival, returns_until_ns_); }
   bool hold_for_listener(const Arrival& arrival, uint64_t service_id);
   void see_held_again();
-  void refuse(const Arrival& arrival, uint64_t transaction, roce::cm::Rej rej);
+  void answer(const Arrival& arrival, uint64_t transaction, roce::cm::Body body);
+  void admit(const Arrival& arrival, Proposal& proposal, roce::cm::Body refusal);
   Entry* known(const Arrival& arrival, uint32_t local, uint32_t remote);
   void on(const Arrival&, const roce::MadHeader&, const roce::cm::Req&);
   void on(const Arrival&, const roce::MadHeader&, const roce::cm::Mra&);
