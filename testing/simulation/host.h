@@ -10,30 +10,20 @@
 
 #include "engine/engine.h"
 #include "testing/simulation/network.h"
+#include "wire/link/wire_channel.h"
 
 namespace verbatim::simulation {
 
 class SimulatedFabric;
 
 /// The way to another host.
-class SimulatedChannel final : public wire::Channel {
+class SimulatedChannel final : public wire::WireChannel {
  public:
   SimulatedChannel(SimulatedFabric& fabric, uint32_t to) : fabric_(fabric), to_(to) {}
 
   uint32_t payload_max(bool) const override { return 16 * 4096; }
   wire::SendResult send(const wire::Segment& segment, const wire::Piece* pieces, uint32_t count,
                         bool may_pull, wire::Segment* answer) override;
-  void forbid_pull() override {}
-  bool alive() override { return true; }
-  bool lossless() const override { return false; }
-  bool is_wire() const override { return true; }
-  void nudge() override {}
-  const std::byte* published() const override { return nullptr; }
-  const std::byte* testament() const override { return nullptr; }
-  uint32_t enter_access() override { return 0; }
-  void leave_access(uint32_t) override {}
-  bool write_direct(uint64_t, const wire::Piece*, uint32_t) override { return false; }
-  bool read_direct(uint64_t, const wire::Piece*, uint32_t) override { return false; }
 
  private:
   SimulatedFabric& fabric_;

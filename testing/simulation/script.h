@@ -24,11 +24,12 @@
 #include "engine/queue_pair.h"
 #include "testing/simulation/network.h"
 #include "wire/link/flat_payload.h"
+#include "wire/link/wire_channel.h"
 
 namespace verbatim::simulation {
 
 class Script final : public wire::Fabric,
-                     public wire::Channel,
+                     public wire::WireChannel,
                      public engine::Host,
                      public engine::SendQueue,
                      public engine::ReceiveQueue,
@@ -204,17 +205,6 @@ class Script final : public wire::Fabric,
     sent_.push_back(s);
     return wire::SendResult::kAccepted;
   }
-  void forbid_pull() override {}
-  bool alive() override { return true; }
-  bool lossless() const override { return false; }
-  bool is_wire() const override { return true; }
-  void nudge() override {}
-  const std::byte* published() const override { return nullptr; }
-  const std::byte* testament() const override { return nullptr; }
-  uint32_t enter_access() override { return 0; }
-  void leave_access(uint32_t) override {}
-  bool write_direct(uint64_t, const wire::Piece*, uint32_t) override { return false; }
-  bool read_direct(uint64_t, const wire::Piece*, uint32_t) override { return false; }
   // engine::Host
   uint32_t gid_count() const override { return 1; }
   engine::GidEntry gid(uint32_t) const override {

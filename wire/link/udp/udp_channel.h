@@ -3,14 +3,14 @@
 
 #include <atomic>
 
-#include "wire/link/channel.h"
+#include "wire/link/wire_channel.h"
 
 namespace verbatim::wire::udp {
 
 class UdpFabric;
 
 /// The way to another host, or to whichever host segments name.
-class UdpChannel final : public Channel {
+class UdpChannel final : public WireChannel {
  public:
   /// `remote` zero: to any.
   UdpChannel(UdpFabric& fabric, const Gid& remote) : fabric_(fabric), remote_(remote) {}
@@ -24,17 +24,6 @@ class UdpChannel final : public Channel {
   /// have such a path MTU, but a program that asks for one need not fail here.
   SendResult send(const Segment& segment, const Piece* pieces, uint32_t count, bool may_pull,
                   Segment* answer) override;
-  void forbid_pull() override {}
-  bool alive() override { return true; }
-  bool lossless() const override { return false; }
-  bool is_wire() const override { return true; }
-  void nudge() override {}
-  const std::byte* published() const override { return nullptr; }
-  const std::byte* testament() const override { return nullptr; }
-  uint32_t enter_access() override { return 0; }
-  void leave_access(uint32_t) override {}
-  bool write_direct(uint64_t, const Piece*, uint32_t) override { return false; }
-  bool read_direct(uint64_t, const Piece*, uint32_t) override { return false; }
 
  private:
   /// So many packets of 4096 bytes go in one run, which an IP packet bounds.
