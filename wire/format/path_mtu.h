@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstdint>
+#include "wire/format/packet.h"
 
 namespace verbatim::roce {
 
-constexpr uint32_t kPathMtuMin = 256, kPathMtuMax = 4096;
+constexpr uint32_t kPathMtuMin = 256;
 /// Most bytes around a payload, as Linux counts them: GRH, UDP, BTH, XRCETH, AtomicETH, ICRC.
 constexpr uint32_t kOverheadMax = 40 + 8 + 12 + 4 + 28 + 4;
 
