@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "testing/private_network.h"
+#include "wire/format/headers.h"
 #include "wire/link/udp/port_socket.h"
 
 namespace verbatim::agent {
@@ -60,14 +61,10 @@ struct Village {
     for (uint32_t slot = 1; slot < 32; slot++) {
       if (directory->slots[slot].generation == 0) continue;
       const uint32_t qpn = slot << 14 | 16;
-      const uint8_t packet[12] = {4,
-                                  0,
-                                  0xff,
-                                  0xff,
-                                  0,
-                                  static_cast<uint8_t>(qpn >> 16),
-                                  static_cast<uint8_t>(qpn >> 8),
-                                  static_cast<uint8_t>(qpn)};
+      roce::Bth bth;
+      bth.destination = qpn;
+      uint8_t packet[roce::Bth::kBytes];
+      bth.emit(packet);
       sendto(from, packet, sizeof packet, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
       char byte;
       if (recv(sockets[directory->slots[slot].primary], &byte, 1, MSG_DONTWAIT) != 1) return false;

@@ -13,8 +13,9 @@ namespace verbatim::test {
 /// Whom a queue pair is connected to, and how patient it is. Units as in ibv_qp_attr. A datagram queue pair
 /// uses the Q_Key and its own PSN only.
 struct Connection {
-  ibv_gid gid{};     ///< of the peer
-  uint16_t lid = 0;  ///< of the peer, when it is on InfiniBand
+  ibv_gid gid{};          ///< of the peer
+  uint16_t lid = 0;       ///< of the peer, when it is on InfiniBand
+  uint8_t gid_index = 0;  ///< of this end's address
   uint32_t qpn = 0;
   uint32_t receive_psn = 0, send_psn = 0;
   uint32_t qkey = 0;
@@ -56,6 +57,7 @@ inline int step_to_rtr(ibv_qp* qp, const Connection& to) {
   attr.max_dest_rd_atomic = to.reads;
   attr.min_rnr_timer = to.rnr_timer;
   attr.ah_attr = address_of(to.gid, to.lid);
+  attr.ah_attr.grh.sgid_index = to.gid_index;
   int mask = IBV_QP_STATE;
   const bool connects = qp->qp_type != IBV_QPT_UD && qp->qp_type != IBV_QPT_RAW_PACKET;
   if (connects) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;

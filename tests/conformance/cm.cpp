@@ -190,42 +190,28 @@ TEST(Connections, EndWithTheirId) {
 }
 
 TEST(Requests, AreRejectedWithData) {
-  const Events passive, active;
-  sockaddr_in address;
-  rdma_cm_id* heard = listener(passive, address);
-  rdma_cm_id* id = resolved(active, address);
-  make_queues(id);
-  rdma_conn_param ask = parameters();
-  ASSERT_EQ(rdma_connect(id, &ask), 0) << strerror(errno);
-  rdma_cm_id* child = passive.next(RDMA_CM_EVENT_CONNECT_REQUEST)->id;
+  const Asked pair;
   const std::string why = "not today";
-  EXPECT_EQ(rdma_reject(child, why.data(), static_cast<uint8_t>(why.size())), 0) << strerror(errno);
+  EXPECT_EQ(rdma_reject(pair.passive, why.data(), static_cast<uint8_t>(why.size())), 0) << strerror(errno);
   constexpr int kByConsumer = 28;
-  const Happening rejected = active.next(RDMA_CM_EVENT_REJECTED, kByConsumer);
+  const Happening rejected = pair.active_events.next(RDMA_CM_EVENT_REJECTED, kByConsumer);
   EXPECT_EQ(rejected.private_data().substr(0, why.size()), why);
-  destroy(child);
-  rdma_destroy_qp(id);
-  std::thread later([&] { EXPECT_EQ(rdma_destroy_id(id), 0); });
+  destroy(pair.passive);
+  rdma_destroy_qp(pair.active);
+  std::thread later([&] { EXPECT_EQ(rdma_destroy_id(pair.active), 0); });
   EXPECT_EQ(rdma_ack_cm_event(rejected.get()), 0);
   later.join();
   // Acknowledged already.
   new (const_cast<Happening*>(&rejected)) Happening(nullptr);
-  destroy(heard);
+  destroy(pair.heard);
 }
 
 TEST(Requests, AreRejectedForTheirOptions) {
-  const Events passive, active;
-  sockaddr_in address;
-  rdma_cm_id* heard = listener(passive, address);
-  rdma_cm_id* id = resolved(active, address);
-  make_queues(id);
-  rdma_conn_param ask = parameters();
-  ASSERT_EQ(rdma_connect(id, &ask), 0) << strerror(errno);
-  rdma_cm_id* child = passive.next(RDMA_CM_EVENT_CONNECT_REQUEST)->id;
-  EXPECT_EQ(rdma_reject_ece(child, nullptr, 0), 0) << strerror(errno);
+  const Asked pair;
+  EXPECT_EQ(rdma_reject_ece(pair.passive, nullptr, 0), 0) << strerror(errno);
   constexpr int kOptionsNotSupported = 35;
-  active.next(RDMA_CM_EVENT_REJECTED, kOptionsNotSupported);
-  for (rdma_cm_id* each : {child, id, heard}) destroy(each);
+  pair.active_events.next(RDMA_CM_EVENT_REJECTED, kOptionsNotSupported);
+  for (rdma_cm_id* each : {pair.passive, pair.active, pair.heard}) destroy(each);
 }
 
 TEST(Notifications, AreOfConnections) {

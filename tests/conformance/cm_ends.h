@@ -135,22 +135,32 @@ inline void destroy(rdma_cm_id* id) {
   EXPECT_EQ(rdma_destroy_id(id), 0) << strerror(errno);
 }
 
-/// Two connected ids of one process.
-struct Connected {
-  Connected() {
+/// A connection that one id of a process has asked another for, who has seen it.
+struct Asked {
+  Asked() {
     heard = listener(passive_events, address);
     active = resolved(active_events, address);
     make_queues(active);
-    const std::string question = "may I?", answer = "you may";
+    const std::string question = "may I?";
     rdma_conn_param ask = parameters(question);
     EXPECT_EQ(rdma_connect(active, &ask), 0) << strerror(errno);
-    {
-      const Happening request = passive_events.next(RDMA_CM_EVENT_CONNECT_REQUEST);
-      EXPECT_EQ(request->listen_id, heard);
-      passive = request->id;
-      asked = request.private_data();
-    }
+    const Happening request = passive_events.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    EXPECT_EQ(request->listen_id, heard);
+    passive = request->id;
+    asked = request.private_data();
+  }
+
+  Events active_events, passive_events;
+  sockaddr_in address{};
+  rdma_cm_id *heard = nullptr, *active = nullptr, *passive = nullptr;
+  std::string asked;
+};
+
+/// Two connected ids of one process.
+struct Connected : Asked {
+  Connected() {
     make_queues(passive);
+    const std::string answer = "you may";
     rdma_conn_param agree = parameters(answer);
     EXPECT_EQ(rdma_accept(passive, &agree), 0) << strerror(errno);
     answered = active_events.next(RDMA_CM_EVENT_ESTABLISHED).private_data();
@@ -177,10 +187,7 @@ struct Connected {
     return {place.data(), done.status == IBV_WC_SUCCESS ? done.byte_len : 0};
   }
 
-  Events active_events, passive_events;
-  sockaddr_in address{};
-  rdma_cm_id *heard = nullptr, *active = nullptr, *passive = nullptr;
-  std::string asked, answered;
+  std::string answered;
 };
 
 }  // namespace verbatim::conformance

@@ -8,10 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <optional>
 
 #include "agent/cm/test_world.h"
+#include "tests/fuzz/options.h"
 #include "tests/fuzz/random.h"
 
 using namespace verbatim;
@@ -246,38 +245,20 @@ class Case {
   std::vector<Seen> seen_;
 };
 
-double now_s() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  double seconds = 5;
-  bool canary = false;
-  std::optional<uint64_t> only, first;
-  for (int i = 1; i < argc; i++) {
-    if (std::strcmp(argv[i], "--canary") == 0) canary = true;
-    if (i + 1 == argc) break;
-    if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
-    if (std::strcmp(argv[i], "--first") == 0) first = std::strtoull(argv[i + 1], nullptr, 0);
-    if (std::strcmp(argv[i], "--seed") == 0) only = std::strtoull(argv[i + 1], nullptr, 0);
-  }
-  const uint64_t seed = only.value_or(first.value_or(static_cast<uint64_t>(time(nullptr)) * 1'000'000));
-  std::printf("cm_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
+  const fuzz::Options options(argc, argv, 5);
+  const bool canary = options.has("--canary");
   Tally tally;
-  uint64_t cases = 0;
-  for (const double began = now_s(); cases == 0 || (!only && now_s() - began < seconds); cases++) {
-    Case next(seed + cases, tally);
+  const uint64_t cases = options.play("cm_fuzz", [&](uint64_t seed) {
+    Case next(seed, tally);
     next.run();
     if (const char* left = next.leftovers(canary)) {
-      std::fprintf(stderr, "FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed + cases), left);
-      return 1;
+      std::fprintf(stderr, "FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed), left);
+      std::exit(1);
     }
-  }
+  });
   std::printf("cm_fuzz: %llu cases, %llu requests done, %llu refused, %llu datagrams, %llu established\n",
               static_cast<unsigned long long>(cases), static_cast<unsigned long long>(tally.done),
               static_cast<unsigned long long>(tally.refused),

@@ -8,9 +8,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <ctime>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -19,6 +16,7 @@
 #include "device/connectx/prm/view.h"
 #include "runtime/process.h"
 #include "tests/fuzz/mailbox_world.h"
+#include "tests/fuzz/options.h"
 #include "tests/fuzz/published_objects.h"
 
 using namespace verbatim;
@@ -37,12 +35,6 @@ class Deaf final : public hw::EventSink {
 };
 
 Tally g_tally;
-
-double now_s() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
 
 [[noreturn]] void fail(const std::string& what, uint64_t seed) {
   std::fprintf(stderr, "FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed), what.c_str());
@@ -155,30 +147,16 @@ void report(uint64_t worlds, bool all) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  double seconds = 10;
-  bool all = false;
-  std::optional<uint64_t> only, first;
-  for (int i = 1; i < argc; i++) {
-    if (std::strcmp(argv[i], "--tally") == 0) all = true;
-    if (i + 1 == argc) break;
-    if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
-    if (std::strcmp(argv[i], "--first") == 0) first = std::strtoull(argv[i + 1], nullptr, 0);
-    if (std::strcmp(argv[i], "--seed") == 0) only = std::strtoull(argv[i + 1], nullptr, 0);
-  }
+  const fuzz::Options options(argc, argv, 10);
   const std::string name = "verbatim-mailboxes/" + std::to_string(getpid());
   setenv("VERBATIM_AGENT_SOCKET", name.c_str(), 0);
   setenv("VERBATIM_AGENT", VERBATIM_TEST_AGENT, 0);
-  const uint64_t by_time = static_cast<uint64_t>(time(nullptr)) * 1000000;
-  uint64_t seed = only.value_or(first.value_or(by_time)), worlds = 0;
-  std::printf("mailbox_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
+  uint64_t worlds = 0;
   {
     Deaf sink;
     auto device = open_first(sink);
-    const double began = now_s();
-    for (; worlds == 0 || (!only && now_s() - began < seconds); worlds++)
-      run_seed(device->hca(), seed + worlds);
+    worlds = options.play("mailbox_fuzz", [&](uint64_t seed) { run_seed(device->hca(), seed); });
   }
-  report(worlds, all);
+  report(worlds, options.has("--tally"));
   return 0;
 }

@@ -10,12 +10,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "testing/golden.h"
+#include "tests/fuzz/options.h"
 #include "tests/fuzz/random.h"
 #include "wire/format/cm.h"
 #include "wire/format/cm_service.h"
@@ -309,12 +308,6 @@ void run_case(uint64_t seed, bool canary, const std::vector<testing::Golden>& ca
   look_at_ip_packet(now, packet);
 }
 
-double now_s() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
-
 /// False: the noise gets nowhere.
 bool reached_everything(const Tally& tally) {
   for (int byte = 0; byte < 256; byte++)
@@ -326,26 +319,12 @@ bool reached_everything(const Tally& tally) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  double seconds = 5;
-  bool canary = false;
-  std::optional<uint64_t> only, first;
-  for (int i = 1; i < argc; i++) {
-    if (std::strcmp(argv[i], "--canary") == 0) canary = true;
-    if (i + 1 == argc) break;
-    if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
-    if (std::strcmp(argv[i], "--first") == 0) first = std::strtoull(argv[i + 1], nullptr, 0);
-    if (std::strcmp(argv[i], "--seed") == 0) only = std::strtoull(argv[i + 1], nullptr, 0);
-  }
+  const fuzz::Options options(argc, argv, 5);
+  const bool canary = options.has("--canary");
   const auto captured = testing::read_golden(VERBATIM_GOLDEN);
-  const uint64_t by_time = static_cast<uint64_t>(time(nullptr)) * 1'000'000'000;
-  const uint64_t seed = only.value_or(first.value_or(by_time));
-  std::printf("packet_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
   Tally tally;
-  uint64_t cases = 0;
-  for (const double began = now_s(); cases == 0 || (!only && (cases % 256 != 0 || now_s() - began < seconds));
-       cases++)
-    run_case(seed + cases, canary, captured, tally);
+  const uint64_t cases =
+      options.play("packet_fuzz", [&](uint64_t seed) { run_case(seed, canary, captured, tally); });
   std::printf("packet_fuzz: %llu cases, %llu taken, %llu refused\n", static_cast<unsigned long long>(cases),
               static_cast<unsigned long long>(tally.taken), static_cast<unsigned long long>(tally.refused));
   if (cases >= kEnoughCases && !reached_everything(tally)) {

@@ -12,14 +12,12 @@
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <map>
-#include <optional>
 #include <string>
 #include <thread>
 
 #include "runtime/process.h"
+#include "tests/fuzz/options.h"
 #include "tests/fuzz/player.h"
 
 using namespace verbatim;
@@ -36,12 +34,6 @@ class Deaf final : public hw::EventSink {
   void on_completion(hw::Cq&) override {}
   void on_async(hw::AsyncEvent, void*) override {}
 };
-
-double now_s() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
 
 [[noreturn]] void fail(const char* what, uint64_t seed) {
   std::fprintf(stderr, "FAILED [%d] seed %llu: %s\n", getpid(), static_cast<unsigned long long>(seed), what);
@@ -282,27 +274,16 @@ void report(uint64_t worlds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  double seconds = 20;
-  std::optional<uint64_t> only, first;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--seconds") == 0) seconds = std::atof(argv[i + 1]);
-    if (std::strcmp(argv[i], "--first") == 0) first = std::strtoull(argv[i + 1], nullptr, 0);
-    if (std::strcmp(argv[i], "--seed") == 0) only = std::strtoull(argv[i + 1], nullptr, 0);
-  }
+  const fuzz::Options options(argc, argv, 20);
   const std::string name = "verbatim-fuzz/" + std::to_string(getpid());
   setenv("VERBATIM_AGENT_SOCKET", name.c_str(), 0);
   setenv("VERBATIM_AGENT", VERBATIM_TEST_AGENT, 0);
   const Partner partners[] = {start_partner(true), start_partner(false)};
-  const uint64_t by_time = static_cast<uint64_t>(time(nullptr)) * 1000000;
-  uint64_t seed = only.value_or(first.value_or(by_time)), worlds = 0;
-  std::printf("queue_fuzz: first seed %llu\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
+  uint64_t worlds = 0;
   {
     Deaf sink;
     auto device = open_first(sink);
-    const double began = now_s();
-    for (; worlds == 0 || (!only && now_s() - began < seconds); worlds++)
-      run_seed(device->hca(), seed + worlds, partners);
+    worlds = options.play("queue_fuzz", [&](uint64_t seed) { run_seed(device->hca(), seed, partners); });
   }
   for (const Partner& partner : partners) end_partner(partner);
   report(worlds);

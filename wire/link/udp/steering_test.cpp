@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "testing/private_network.h"
+#include "wire/format/headers.h"
 #include "wire/link/udp/port_socket.h"
 
 namespace verbatim::wire::udp {
@@ -23,14 +24,10 @@ Gid loopback() {
 }
 
 bool send_to_queue_pair(int from, uint32_t qpn) {
-  const uint8_t packet[12] = {4,
-                              0,
-                              0xff,
-                              0xff,
-                              0,
-                              static_cast<uint8_t>(qpn >> 16),
-                              static_cast<uint8_t>(qpn >> 8),
-                              static_cast<uint8_t>(qpn)};
+  roce::Bth bth;
+  bth.destination = qpn;
+  uint8_t packet[roce::Bth::kBytes];
+  bth.emit(packet);
   const sockaddr_in6 to = address_of(loopback(), 4791, 0);
   return sendto(from, packet, sizeof packet, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) ==
          sizeof packet;
