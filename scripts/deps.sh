@@ -9,7 +9,7 @@ needed=(g++ cmake ninja-build pkg-config python3 binutils git
         libgtest-dev libcli11-dev libfmt-dev nlohmann-json3-dev libssl-dev
         perftest ibverbs-utils rdmacm-utils ucx-utils "$@")
 # Their absence costs time or one check, not the build.
-helpful=(ccache)
+helpful=(ccache tshark)
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
 
