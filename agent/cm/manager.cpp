@@ -269,6 +269,13 @@ uint32_t Manager::remove_id(Key key) {
     return queued.id == key || queued.child == key;
   });
   for (const Key child : children) remove_id(child);
+  // Whoever guesses its number may have moved it away from the request that tells of it.
+  const Identifier* listener = find(key_of(id->client, id->s.listener));
+  if (listener && listener->channel != id->channel)
+    drop_events(id->client, listener->channel, [&](const Queued& queued) {
+      if (queued.child == key) find(queued.id)->backlog_left++;
+      return queued.child == key;
+    });
   connections_.release(id->s.comm_id);
   ports_.release(key);
   for (const auto& [number, membership] : id->memberships) clients_.at(id->client).memberships.erase(number);
@@ -373,7 +380,7 @@ Outcome Manager::restore(uint32_t client, const Request& request, Answer& answer
 Outcome Manager::take_back(Identifier& id, const Will& will) {
   id.s = will.id;
   id.s.comm_id = 0;
-  id.backlog_left = will.id.backlog;
+  id.backlog_left = std::max(will.id.backlog, 0);
   if (id.s.owns_port) {
     if (id.s.source.port == 0) return Error{EINVAL, "not a testament of an id"};
     const PortTable::Claim claim{roce::cm::PortSpace{id.s.space}, id.s.source, id.s.reuse_address != 0,

@@ -228,6 +228,34 @@ TEST_F(ManagerTest, EventsMoveWithTheirId) {
   EXPECT_EQ(ENOENT, client_.run(id, Do::kQuery));
 }
 
+TEST_F(ManagerTest, RequestsGoWithAnIdThatWasMovedAwayFromThem) {
+  const uint32_t listener = server_.listening(RDMA_PS_TCP, ip("10.0.0.2", 7000), 1);
+  const auto ask_for_connection = [&] {
+    const uint32_t id = client_.routed(RDMA_PS_TCP, ip("10.0.0.2", 7000));
+    EXPECT_EQ(0, client_.connect(id));
+    world_.settle();
+    return listener + 1;  // the number that the request's id gets, which nobody has been told of
+  };
+  Request open = server_.on(0, Do::kOpenChannel);
+  open.channel = 0;
+  for (const Do end : {Do::kDestroyId, Do::kCloseChannel}) {
+    uint32_t child = ask_for_connection();
+    while (server_.run(child, Do::kQuery) != 0) ASSERT_LT(child++, listener + 8);
+    Request migrate = server_.on(child, Do::kMigrate);
+    migrate.channel = server_.ask(open).channel;
+    ASSERT_EQ(0, server_.error_of(migrate));
+    Request ends = server_.on(child, end);
+    ends.channel = migrate.channel;
+    EXPECT_EQ(0, server_.error_of(ends));
+    EXPECT_EQ(kNoEvent, server_.type());
+    world_.settle();
+    EXPECT_EQ(uint32_t{RDMA_CM_EVENT_REJECTED}, client_.type());
+  }
+  // And the listener has room again.
+  ask_for_connection();
+  EXPECT_EQ(uint32_t{RDMA_CM_EVENT_CONNECT_REQUEST}, server_.type());
+}
+
 TEST_F(ManagerTest, ProgramsWriteEvents) {
   const uint32_t id = client_.create(RDMA_PS_TCP);
   Request write = client_.on(id, Do::kWriteEvent);
