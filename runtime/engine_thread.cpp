@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <ctime>
 #include <mutex>
+#include <system_error>
 
 #include "base/asymmetric_fence.h"
 
@@ -81,8 +82,11 @@ EngineThread::EngineThread(engine::Engine& engine, wire::shm::ShmFabric& fabric,
   sigfillset(&blocked);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&blocked, fault);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "verbatim");
+  try {
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "verbatim");
+  } catch (const std::system_error&) {  // `runs` tells: the program around this goes on
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -32,6 +32,8 @@ class EngineThread {
                agent::AgentClient& agent, agent::NoticeSink& notices, DoorbellWatch& doorbells,
                const Clock& clock);
   ~EngineThread();
+  /// False: the process may have no more threads.
+  bool runs() const { return thread_.joinable(); }
 
   /// Makes it look for work if it sleeps. Thread safe, cheap when it is awake.
   void wake();

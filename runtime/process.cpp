@@ -142,6 +142,7 @@ Expected<std::unique_ptr<Process>> Process::start() {
   made->refresh_files();
   made->thread_ = std::make_unique<EngineThread>(*made->engine_, *made->fabric_, made->wires_->udp(),
                                                  *made->agent_, *made, made->doorbells_, made->clock_);
+  if (!made->thread_->runs()) return Error{EAGAIN, "this process may have no more threads"};
   made->linger_ =
       std::make_unique<DoorbellLinger>(*made->engine_, *made->fabric_, *made->thread_, made->clock_);
   return made;

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "agent/client.h"
@@ -190,15 +191,18 @@ void Connection::watch() {
 
 void Connection::start_watching() {
   if (watched_) return;
-  changed_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (changed_ < 0) changed_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] {
-    for (;;) watch();
-  }).detach();
+  try {
+    std::thread([this] {
+      for (;;) watch();
+    }).detach();
+    watched_ = true;
+  } catch (const std::system_error&) {  // that the agent has gone is noticed by the next request
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  watched_ = true;
 }
 
 }  // namespace
