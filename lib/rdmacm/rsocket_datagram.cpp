@@ -173,10 +173,12 @@ void DatagramSocket::take_udp(const uint8_t* bytes, size_t count, const Peer& fr
   const uint32_t qpn = ntohl(header.qpn) & 0xffffff;
   if (header.what == UdpHeader::kData) {
     send_udp(*to, from, nullptr, 0, UdpHeader::kNumberOnly);
-    Waiting datagram;
-    datagram.bytes.assign(bytes + header.length, bytes + count);
-    datagram.from = from;
-    waiting_.push_back(std::move(datagram));
+    if (waiting_.size() < waiting_max()) {
+      Waiting datagram;
+      datagram.bytes.assign(bytes + header.length, bytes + count);
+      datagram.from = from;
+      waiting_.push_back(std::move(datagram));
+    }
   }
   if (to->way != nullptr && to->qpn == qpn) return;
   if (to->way != nullptr) ibv_destroy_ah(to->way);
@@ -199,7 +201,6 @@ void DatagramSocket::drain_udp() {
 
 void DatagramSocket::drain() {
   drain_udp();
-  const size_t most = receive_bytes_ / DatagramPort::kSlot;
   for (const auto& each : ports_) {
     DatagramPort::Arrival arrival;
     while (each.second->take(arrival)) {
@@ -207,7 +208,7 @@ void DatagramSocket::drain() {
       Waiting datagram;
       datagram.port = each.second.get();
       datagram.place = arrival;
-      if (waiting_.size() < most)
+      if (waiting_.size() < waiting_max())
         waiting_.push_back(std::move(datagram));
       else
         each.second->give_back(arrival.slot);

@@ -129,6 +129,7 @@ class DatagramSocket final : public Socket {
 
   void drain();
   void drain_udp();
+  size_t waiting_max() const { return receive_bytes_ / DatagramPort::kSlot; }
   void take_udp(const uint8_t* bytes, size_t count, const Peer& from);
   bool has_name();
   DatagramPort* port_for(const Peer& peer);
