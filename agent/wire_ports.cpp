@@ -97,7 +97,9 @@ Expected<int> WirePorts::open(uint32_t slot, uint64_t now_ns) {
 
 Outcome WirePorts::take_back(uint32_t slot, int socket, uint32_t number, uint64_t now_ns) {
   if (Outcome claimed = claim(); !claimed) return claimed;
-  if (find(slot) || number >= wire::kSlotsMax) return Error{EINVAL, "no such socket"};
+  const bool here = std::any_of(returned_.begin(), returned_.end(),
+                                [slot](const auto& each) { return each.second.slot == slot; });
+  if (here || find(slot) || number >= wire::kSlotsMax) return Error{EINVAL, "no such socket"};
   returned_.push_back({number, {slot, socket}});
   if (settle_at_ns_ == 0) settle_at_ns_ = now_ns + kReturnNs;
   return Done{};
