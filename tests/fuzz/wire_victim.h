@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// What hostile packets are sent to: a process with memory, queue pairs and an id that listens.
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <string>
+#include <vector>
+
+#include "base/gid.h"
+#include "tests/fuzz/random.h"
+
+namespace verbatim::fuzz {
+
+[[noreturn]] void fail(const std::string& what);
+inline void expect(bool right, const char* what) {
+  if (!right) fail(what);
+}
+
+inline constexpr size_t kPart = 16384, kParts = 8;
+/// What the memory is for. Between them lies what has no key.
+enum Part : size_t { kWritable = 1, kReadOnly = 3, kReceives = 5, kLocal = 6 };
+inline constexpr uint32_t kPsn = 0x1000, kQkey = 0x11111111;
+inline constexpr uint16_t kListenPort = 7471;
+
+/// 127.0.0.`number`
+Gid host(uint8_t number);
+inline constexpr uint8_t kVictim = 1, kPeer = 2, kStranger = 3;
+
+/// The attacked process, which is this one. Its queue pairs are connected to a host that does not answer.
+class Victim {
+ public:
+  explicit Victim(Random& random);
+
+  uint8_t* memory;
+  ibv_mr *writable, *read_only;
+  ibv_mr *receives, *local;  ///< peers have no right to them
+  ibv_qp *connected, *unreliable, *datagrams;
+
+  /// A queue pair that has failed is replaced; each has requests to receive, and waits for answers.
+  void get_ready();
+  /// All are replaced: nothing that was sent so far has anything to do with them.
+  void renew();
+  void take_completions();
+  /// All that was sent so far has been taken in.
+  void settle();
+  std::vector<uint8_t> copy() const { return {memory, memory + kPart * kParts}; }
+  void scramble() { random_.fill(memory, kPart * kParts); }
+
+ private:
+  ibv_mr* reg(Part part, int access);
+  ibv_qp* make(ibv_qp_type type);
+  void replace(ibv_qp*& qp);
+  void receive(ibv_qp* qp);
+  void ask(ibv_qp* qp);
+
+  Random& random_;
+  ibv_context* context_;
+  ibv_pd* pd_;
+  ibv_cq* cq_;
+};
+
+/// Ids that listen, and do this or that with what comes.
+class Listener {
+ public:
+  explicit Listener(Random& random);
+  /// Takes what there is; how many requests for connections.
+  uint32_t take_events();
+
+ private:
+  void answer(rdma_cm_id* child);
+
+  Random& random_;
+  rdma_event_channel* channel_;
+  std::vector<rdma_cm_id*> children_;
+};
+
+}  // namespace verbatim::fuzz
