@@ -8,6 +8,7 @@
 namespace verbatim::wire::udp {
 
 class UdpFabric;
+struct Sent;
 
 /// The way to another host, or to whichever host segments name.
 class UdpChannel final : public WireChannel {
@@ -29,7 +30,7 @@ class UdpChannel final : public WireChannel {
   /// So many packets of 4096 bytes go in one run, which an IP packet bounds.
   static constexpr uint32_t kPayloadMax = 15 * 4096;
 
-  SendResult send(const Segment& segment, const Piece* pieces, bool fragments);
+  SendResult send(const Segment& segment, const Piece* pieces, bool fragments, Sent& sent);
 
   UdpFabric& fabric_;
   const Gid remote_;
