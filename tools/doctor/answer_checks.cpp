@@ -193,16 +193,19 @@ void check_large_packets(Report& report, const Address& host, uint32_t path_mtu)
   const Fate largest = sizes.fate(packet_bytes(path_mtu, host));
   if (largest == Fate::kArrives)
     return report.well("sizes", "packets of path MTU " + std::to_string(path_mtu) + " arrive");
-  std::string cause = "are lost on the way";
+  const std::string packets = "packets of path MTU " + std::to_string(path_mtu) + " (" +
+                              std::to_string(packet_bytes(path_mtu, host)) + " bytes) ";
   if (largest == Fate::kTooBig)
-    cause = "are too big for " + teller(sizes.last()) +
-            (sizes.last().mtu != 0 ? ", which takes " + std::to_string(sizes.last().mtu) + " bytes" : "");
+    return report.note(
+        "sizes",
+        packets + "are too big for " + teller(sizes.last()) +
+            (sizes.last().mtu != 0 ? ", which takes " + std::to_string(sizes.last().mtu) : "") +
+            ": they go in fragments",
+        "adapters of hardware take no fragments: give both interfaces the MTU that the way has");
   uint32_t fits = path_mtu / 2;
   while (fits >= roce::kPathMtuMin && sizes.fate(packet_bytes(fits, host)) != Fate::kArrives) fits /= 2;
   report.problem(
-      "sizes",
-      "packets of path MTU " + std::to_string(path_mtu) + " (" +
-          std::to_string(packet_bytes(path_mtu, host)) + " bytes) " + cause,
+      "sizes", packets + "are lost on the way",
       fits < roce::kPathMtuMin
           ? "raise the MTU of the way: not even path MTU 256 passes"
           : "give both interfaces the MTU that the way has, or programs path MTU " + std::to_string(fits));

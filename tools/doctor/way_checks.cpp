@@ -81,29 +81,21 @@ bool check_source(Report& report, const Host& host, const Address& address, cons
 }
 
 // What an interface and route take, against what packets of a path MTU need.
-bool check_sizes(Report& report, const Address& address, const Route& route, const Interface& interface) {
-  if (route.local) return true;
-  const uint32_t least = packet_bytes(roce::kPathMtuMin, address);
-  if (interface.mtu < least) {
-    report.problem("mtu",
-                   interface.name + " has an MTU of " + std::to_string(interface.mtu) +
-                       ", and packets of the smallest path MTU need " + std::to_string(least),
-                   "ip link set " + interface.name + " mtu 1500");
-    return false;
-  }
+void check_sizes(Report& report, const Address& address, const Route& route, const Interface& interface) {
+  if (route.local) return;
   const uint32_t mtu = roce::path_mtu_of(interface.mtu), needs = packet_bytes(mtu, address);
-  if (route.mtu != 0 && route.mtu < needs) {
-    report.problem("mtu",
-                   "packets of path MTU " + std::to_string(mtu) + ", which " + interface.name +
-                       " takes, have " + std::to_string(needs) + " bytes; the route takes " +
-                       std::to_string(route.mtu),
-                   "give " + interface.name + " the MTU that the way has, or programs a smaller path MTU: " +
-                       std::to_string(roce::path_mtu_of(route.mtu)));
-    return false;
-  }
-  report.well("mtu", interface.name + " has " + std::to_string(interface.mtu) + ": path MTU " +
-                         std::to_string(mtu) + ", packets of up to " + std::to_string(needs) + " bytes");
-  return true;
+  const uint32_t takes = route.mtu != 0 ? std::min(route.mtu, interface.mtu) : interface.mtu;
+  const std::string packets =
+      "packets of path MTU " + std::to_string(mtu) + " have " + std::to_string(needs) + " bytes";
+  if (takes >= needs)
+    return report.well("mtu", interface.name + " takes " + std::to_string(takes) + ", " + packets);
+  report.note(
+      "mtu",
+      (takes < interface.mtu ? "the route" : interface.name) + " takes " + std::to_string(takes) + ", " +
+          packets + ": they go in fragments",
+      takes < interface.mtu
+          ? "adapters of hardware take no fragments: give " + interface.name + " the MTU that the way has"
+          : "adapters of hardware take no fragments: ip link set " + interface.name + " mtu 1500");
 }
 
 }  // namespace
@@ -113,8 +105,9 @@ void check_way(Report& report, const Host& host, const std::string& name) {
   Route route;
   Interface interface;
   if (!check_name(report, name, address) || !check_route(report, address, route, interface) ||
-      !check_source(report, host, address, route) || !check_sizes(report, address, route, interface))
+      !check_source(report, host, address, route))
     return;
+  check_sizes(report, address, route, interface);
   if (!host.membership) return;
   check_answer(report, address, route);
   if (!route.local && !report.has_problem())
