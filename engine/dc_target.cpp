@@ -24,6 +24,7 @@ bool DcTarget::on_request(wire::Channel& from, const Segment& segment, wire::Pay
                           Segment* answer) {
   if (!from.is_wire()) [[likely]]
     return deliver({&from, Gid{}, segment.src_qpn}, from, segment, payload, answer);
+  if (segment.access_key != qp_.spec().access_key) return refuse_stranger(from, segment);
   return deliver({nullptr, segment.source_gid, segment.src_qpn}, from, segment, payload, answer);
 }
 
@@ -51,6 +52,33 @@ bool DcTarget::deliver(const Key& key, wire::Channel& from, const Segment& segme
   const bool answered = initiator->responder.on_request(from, segment, payload, answer);
   look_whether_drained();
   return answered;
+}
+
+// Addresses and numbers can be made up: who does not have the key changes nothing of those who do.
+bool DcTarget::refuse_stranger(wire::Channel& from, const Segment& segment) {
+  if (segment.operation == wire::Operation::kDisconnect || qp_.state() != QpState::kRtr) return false;
+  qp_.note_key_violation();
+  engine_.explain(qp_.number(), static_cast<int>(Status::kRemoteAccess), segment.psn,
+                  "the access key is not the DC target's");
+  Segment refusal;
+  refusal.operation = wire::Operation::kAck;
+  refusal.transport = wire::Transport::kDc;
+  refusal.flags = wire::kFirst | wire::kLast;
+  refusal.dest_qpn = segment.src_qpn;
+  refusal.src_qpn = qp_.number();
+  refusal.psn = segment.base_psn;  // of the first that was not answered: a later one would acknowledge it
+  refusal.path_mtu = qp_.attributes().path_mtu;
+  refusal.syndrome = wire::kNakRemoteAccess;
+  refusal.access_key = 0;
+  refusal.connection = segment.connection;
+  refusal.has_grh = true;
+  refusal.source_gid = segment.dest_gid;
+  refusal.dest_gid = segment.source_gid;
+  refusal.gid_type = GidType::kRoceV2;
+  refusal.traffic_class = segment.traffic_class;
+  refusal.hop_limit = qp_.attributes().path.hop_limit;
+  from.send(refusal, nullptr, 0, false, nullptr);
+  return false;
 }
 
 DcTarget::Initiator* DcTarget::find(const Key& key) {

@@ -71,6 +71,7 @@ class DcTarget {
 
   bool deliver(const Key& key, wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                wire::Segment* answer);
+  bool refuse_stranger(wire::Channel& from, const wire::Segment& segment);
   bool may_be_late(const Initiator& initiator) const;
   Initiator* find(const Key& key);
   Initiator* connect(const Key& key, const wire::Segment& segment);

@@ -113,6 +113,26 @@ TEST(WireDcTarget, RefusesAWrongAccessKeyEachTime) {
   EXPECT_EQ(10u, s.expect_receive().bytes);
 }
 
+TEST(WireDcTarget, AWrongAccessKeyChangesNothing) {
+  Script s(QpType::kDct);
+  for (int i = 0; i < 3; i++) s.post_receive(100);
+  s.rx(packet_of(s, 7, 0), 10);
+  s.expect_receive();
+  s.expect_ack(0);
+  Segment later = packet_of(s, 9, 5, 4);
+  later.access_key++;
+  s.rx(later, 10);
+  s.expect_ack(4, wire::kNakRemoteAccess);
+  s.rx(packet_of(s, 7, 1), 20);
+  EXPECT_EQ(20u, s.expect_receive().bytes);
+  s.expect_ack(1);
+  Segment end = end_of(s, 7, 2);
+  end.access_key++;
+  s.rx(end);
+  s.rx(packet_of(s, 7, 2), 30);
+  EXPECT_EQ(30u, s.expect_receive().bytes);
+}
+
 engine::SendWork work_of(const Script& s, uint32_t target, uint16_t stream = 0) {
   engine::SendWork work = s.work(Opcode::kSend, 10);
   work.destination.gid = address_of(1);
