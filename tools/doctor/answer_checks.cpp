@@ -186,11 +186,12 @@ void check_answer(Report& report, const Address& host, const Route& route) {
 
 void check_large_packets(Report& report, const Address& host, uint32_t path_mtu) {
   Sizes sizes(host);
-  const std::string text = text_of(host.address);
-  if (sizes.fate(0) != Fate::kArrives)
-    return report.note(
-        "sizes", text + " does not say whether packets of path MTU " + std::to_string(path_mtu) + " arrive");
-  const Fate largest = sizes.fate(packet_bytes(path_mtu, host));
+  const bool says_so = sizes.fate(0) == Fate::kArrives;
+  const Fate largest = says_so ? sizes.fate(packet_bytes(path_mtu, host)) : Fate::kUnknown;
+  // It may have said so often enough for now: then silence means nothing.
+  if (!says_so || (largest == Fate::kLost && sizes.fate(0) != Fate::kArrives))
+    return report.note("sizes", text_of(host.address) + " does not say whether packets of path MTU " +
+                                    std::to_string(path_mtu) + " arrive");
   if (largest == Fate::kArrives)
     return report.well("sizes", "packets of path MTU " + std::to_string(path_mtu) + " arrive");
   const std::string packets = "packets of path MTU " + std::to_string(path_mtu) + " (" +
