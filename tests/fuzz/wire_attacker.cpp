@@ -75,6 +75,10 @@ void Attacker::aim(roce::Headers& headers, bool to_datagrams) {
   if (random_.one_in(2)) psn_++;
   if (random_.one_in(200)) psn_ = 0;
   headers.deth = {random_.one_in(8) ? random_.below(UINT32_MAX) : kQkey, random_.below(1 << 24)};
+  // Whoever has the key of a target may talk to it.
+  const uint64_t access_key = to_datagrams && !random_.one_in(8) ? kAccessKey : random_.next();
+  headers.dceth = {access_key, 5 + random_.below(3), 0x123400 + random_.below(4),
+                   near(headers.bth.psn) & roce::kNumberMask};
   const ibv_mr* mr = random_.one_in(2) ? victim_.writable : victim_.read_only;
   const uint64_t base = address_of(mr);
   const uint64_t address =
@@ -88,9 +92,9 @@ void Attacker::aim(roce::Headers& headers, bool to_datagrams) {
 
 roce::Headers Attacker::any_headers(bool to_datagrams) {
   roce::Headers headers;
-  const ibv_qp* qps[] = {victim_.connected, victim_.unreliable, victim_.datagrams};
-  const uint32_t which = random_.below(to_datagrams ? 3 : 2);
-  const Transport transports[] = {Transport::kRc, Transport::kUc, Transport::kUd};
+  const ibv_qp* qps[] = {victim_.connected, victim_.unreliable, victim_.dynamic, victim_.datagrams};
+  const uint32_t which = random_.below(to_datagrams ? 4 : 3);
+  const Transport transports[] = {Transport::kRc, Transport::kUc, Transport::kDc, Transport::kUd};
   do {
     const auto code = static_cast<uint8_t>(random_.below(32) | static_cast<uint8_t>(transports[which]));
     headers.bth.opcode = static_cast<roce::Opcode>(random_.one_in(50) ? random_.below(256) : code);
@@ -174,27 +178,37 @@ void Attacker::name_forbidden(roce::Reth& reth, bool writes) {
 }
 
 void Attacker::send_wrong_key() {
-  const bool unreliable = random_.one_in(2);
-  static constexpr Operation kReliable[] = {Operation::kWriteOnly,   Operation::kWriteOnlyImmediate,
-                                            Operation::kWriteFirst,  Operation::kReadRequest,
-                                            Operation::kCompareSwap, Operation::kFetchAdd};
-  const Operation operation = kReliable[random_.below(unreliable ? 3 : std::size(kReliable))];
+  static constexpr Transport kTransports[] = {Transport::kRc, Transport::kUc, Transport::kDc};
+  const Transport transport = kTransports[random_.below(std::size(kTransports))];
+  static constexpr Operation kEach[] = {Operation::kWriteOnly,   Operation::kWriteOnlyImmediate,
+                                        Operation::kWriteFirst,  Operation::kReadRequest,
+                                        Operation::kCompareSwap, Operation::kFetchAdd};
+  const Operation operation = kEach[random_.below(transport == Transport::kUc ? 3 : std::size(kEach))];
   roce::Headers headers;
-  headers.bth.opcode = roce::opcode(unreliable ? Transport::kUc : Transport::kRc, operation);
-  headers.bth.destination = (unreliable ? victim_.unreliable : victim_.connected)->qp_num;
-  headers.bth.psn = (kPsn + (unreliable ? psn_ : 0)) & roce::kNumberMask;
+  headers.bth.opcode = roce::opcode(transport, operation);
+  headers.bth.destination = (transport == Transport::kUc   ? victim_.unreliable
+                             : transport == Transport::kDc ? victim_.dynamic
+                                                           : victim_.connected)
+                                ->qp_num;
+  headers.bth.psn = (kPsn + (transport == Transport::kRc ? 0 : psn_)) & roce::kNumberMask;
   headers.bth.ack_request = true;
   const bool atomic = operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
-  const bool first = operation == Operation::kWriteFirst;
+  const bool first = operation == Operation::kWriteFirst, read = operation == Operation::kReadRequest;
   headers.reth.length = atomic ? 8 : first ? kMtu + 1 + random_.below(kMtu) : 1 + random_.below(kMtu);
   const uint32_t length = headers.reth.length;
-  name_forbidden(headers.reth, operation != Operation::kReadRequest);
+  headers.dceth = {kAccessKey, 1 + psn_, random_.below(1 << 24), headers.bth.psn};
+  if (transport == Transport::kDc && random_.one_in(2)) {  // all is right but the key of the target
+    headers.dceth.access_key ^= uint64_t{1} << random_.below(64);
+    const ibv_mr* mr = read ? victim_.read_only : victim_.writable;
+    headers.reth = {address_of(mr) + 8 * random_.below(kPart / 16), mr->rkey, length};
+  } else {
+    name_forbidden(headers.reth, !read);
+  }
   headers.atomic = {headers.reth.address, headers.reth.rkey, random_.next(), random_.next()};
-  const bool writes = !atomic && operation != Operation::kReadRequest;
   psn_++;
-  send(headers, noise(!writes ? 0 : first ? kMtu : length));
+  send(headers, noise(atomic || read ? 0 : first ? kMtu : length));
   if (!first) return;
-  headers.bth.opcode = roce::opcode(unreliable ? Transport::kUc : Transport::kRc, Operation::kWriteLast);
+  headers.bth.opcode = roce::opcode(transport, Operation::kWriteLast);
   headers.bth.psn = (headers.bth.psn + 1) & roce::kNumberMask;
   psn_++;
   send(headers, noise(length - kMtu));
@@ -204,7 +218,8 @@ void Attacker::send_to_nobody() {
   roce::Headers headers = any_headers(true);
   const auto known = [&](uint32_t qpn) {
     return qpn <= 1 || qpn == roce::kNumberMask || qpn == victim_.connected->qp_num ||
-           qpn == victim_.unreliable->qp_num || qpn == victim_.datagrams->qp_num;
+           qpn == victim_.unreliable->qp_num || qpn == victim_.datagrams->qp_num ||
+           qpn == victim_.dynamic->qp_num;
   };
   do  // of the victim's process, or of none
     headers.bth.destination = random_.one_in(2)

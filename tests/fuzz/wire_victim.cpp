@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <infiniband/mlx5dv.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,6 +15,16 @@
 #include "testing/queue_pair_steps.h"
 
 namespace verbatim::fuzz {
+
+namespace {
+
+/// What receive requests are for: in the order of the queue pairs, the last of the shared queue.
+enum Receiver : uint64_t { kOfConnected = 1, kOfUnreliable, kOfDatagrams, kOfTarget };
+constexpr int kReceivesOfEach = 32;
+constexpr unsigned int kRights =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+}  // namespace
 
 void fail(const std::string& what) {
   std::fprintf(stderr, "FAILED: %s\n", what.c_str());
@@ -40,6 +51,13 @@ Victim::Victim(Random& random) : random_(random) {
   read_only = reg(kReadOnly, IBV_ACCESS_REMOTE_READ);
   receives = reg(kReceives, IBV_ACCESS_LOCAL_WRITE);
   local = reg(kLocal, IBV_ACCESS_LOCAL_WRITE);
+  ibv_srq_init_attr shared{};
+  shared.attr.max_wr = 2 * kReceivesOfEach;
+  shared.attr.max_sge = 1;
+  srq_ = ibv_create_srq(pd_, &shared);
+  expect(srq_ != nullptr, "no shared queue");
+  for (int i = 0; i < kReceivesOfEach; i++) receive(kOfTarget);
+  dynamic = make_target();
   datagrams = make(IBV_QPT_UD);
   connected = make(IBV_QPT_RC);
   unreliable = make(IBV_QPT_UC);
@@ -53,6 +71,8 @@ void Victim::replace(ibv_qp*& qp) {
 
 void Victim::renew() {
   for (ibv_qp** qp : {&connected, &unreliable, &datagrams}) replace(*qp);
+  expect(ibv_destroy_qp(dynamic) == 0, "a target cannot be destroyed");
+  dynamic = make_target();
 }
 
 void Victim::get_ready() {
@@ -69,8 +89,8 @@ void Victim::take_completions() {
   ibv_wc done[64];
   for (int count; (count = ibv_poll_cq(cq_, 64, done)) > 0;)
     for (int i = 0; i < count; i++)
-      if (done[i].wr_id != 0 && done[i].status == IBV_WC_SUCCESS)
-        receive(done[i].wr_id == 1 ? connected : done[i].wr_id == 2 ? unreliable : datagrams);
+      if (done[i].wr_id == kOfTarget || (done[i].wr_id != 0 && done[i].status == IBV_WC_SUCCESS))
+        receive(done[i].wr_id);
 }
 
 void Victim::settle() {
@@ -100,20 +120,59 @@ ibv_qp* Victim::make(ibv_qp_type type) {
   to.qpn = 0x123456;
   to.qkey = kQkey;
   to.receive_psn = to.send_psn = kPsn;
-  to.access =
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  to.access = kRights;
   expect(test::step_to_init(qp, to) == 0 && test::step_to_rtr(qp, to) == 0 && test::step_to_rts(qp, to) == 0,
          "a queue pair cannot be connected");
-  for (int i = 0; i < 32; i++) receive(qp);
+  ibv_qp*& place = type == IBV_QPT_RC ? connected : type == IBV_QPT_UC ? unreliable : datagrams;
+  place = qp;
+  for (int i = 0; i < kReceivesOfEach; i++)
+    receive(type == IBV_QPT_RC ? kOfConnected : type == IBV_QPT_UC ? kOfUnreliable : kOfDatagrams);
   if (type == IBV_QPT_RC) ask(qp);
   return qp;
 }
 
-void Victim::receive(ibv_qp* qp) {
-  const uint64_t id = qp->qp_type == IBV_QPT_RC ? 1 : qp->qp_type == IBV_QPT_UC ? 2 : 3;
+ibv_qp* Victim::make_target() {
+  ibv_qp_init_attr_ex wanted{};
+  wanted.send_cq = wanted.recv_cq = cq_;
+  wanted.srq = srq_;
+  wanted.qp_type = IBV_QPT_DRIVER;
+  wanted.comp_mask = IBV_QP_INIT_ATTR_PD;
+  wanted.pd = pd_;
+  mlx5dv_qp_init_attr special{};
+  special.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+  special.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
+  special.dc_init_attr.dct_access_key = kAccessKey;
+  ibv_qp* qp = mlx5dv_create_qp(context_, &wanted, &special);
+  expect(qp != nullptr, "no target");
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qp_access_flags = kRights;
+  const bool begun =
+      ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0;
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.min_rnr_timer = 1;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.port_num = 1;
+  attr.ah_attr.grh.hop_limit = 64;
+  attr.ah_attr.grh.sgid_index = 1;
+  expect(begun &&
+             ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER) == 0,
+         "a target does not get ready");
+  return qp;
+}
+
+void Victim::receive(uint64_t id) {
   ibv_sge sge{reinterpret_cast<uint64_t>(memory + kReceives * kPart), 2048, receives->lkey};
   ibv_recv_wr request{id, nullptr, &sge, 1}, *bad = nullptr;
-  (void)ibv_post_recv(qp, &request, &bad);
+  if (id == kOfTarget)
+    (void)ibv_post_srq_recv(srq_, &request, &bad);
+  else
+    (void)ibv_post_recv(id == kOfConnected    ? connected
+                        : id == kOfUnreliable ? unreliable
+                                              : datagrams,
+                        &request, &bad);
 }
 
 void Victim::ask(ibv_qp* qp) {

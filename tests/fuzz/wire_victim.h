@@ -23,6 +23,7 @@ inline constexpr size_t kPart = 16384, kParts = 8;
 /// What the memory is for. Between them lies what has no key.
 enum Part : size_t { kWritable = 1, kReadOnly = 3, kReceives = 5, kLocal = 6 };
 inline constexpr uint32_t kPsn = 0x1000, kQkey = 0x11111111;
+inline constexpr uint64_t kAccessKey = 0x0123456789abcdef;
 inline constexpr uint16_t kListenPort = 7471;
 
 /// 127.0.0.`number`
@@ -38,6 +39,7 @@ class Victim {
   ibv_mr *writable, *read_only;
   ibv_mr *receives, *local;  ///< peers have no right to them
   ibv_qp *connected, *unreliable, *datagrams;
+  ibv_qp* dynamic;  ///< a target of whoever has its access key
 
   /// A queue pair that has failed is replaced; each has requests to receive, and waits for answers.
   void get_ready();
@@ -52,14 +54,16 @@ class Victim {
  private:
   ibv_mr* reg(Part part, int access);
   ibv_qp* make(ibv_qp_type type);
+  ibv_qp* make_target();
   void replace(ibv_qp*& qp);
-  void receive(ibv_qp* qp);
+  void receive(uint64_t id);
   void ask(ibv_qp* qp);
 
   Random& random_;
   ibv_context* context_;
   ibv_pd* pd_;
   ibv_cq* cq_;
+  ibv_srq* srq_;
 };
 
 /// Ids that listen, and do this or that with what comes.
