@@ -52,20 +52,22 @@ struct Village {
     directory->slots[slot].generation = 0;
     agent->leave(slot);
   }
-  /// All that is for a slot comes to its process.
-  bool in_order() {
+  void send(uint32_t qpn) {
     if (from < 0) from = *wire::udp::open_sending_socket();
     Gid here;
     here.bytes[15] = 1;
     const sockaddr_in6 to = wire::udp::address_of(here, 4791, 0);
+    roce::Bth bth;
+    bth.destination = qpn;
+    uint8_t packet[roce::Bth::kBytes];
+    bth.emit(packet);
+    sendto(from, packet, sizeof packet, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  }
+  /// All that is for a slot comes to its process.
+  bool in_order() {
     for (uint32_t slot = 1; slot < 32; slot++) {
       if (directory->slots[slot].generation == 0) continue;
-      const uint32_t qpn = slot << 14 | 16;
-      roce::Bth bth;
-      bth.destination = qpn;
-      uint8_t packet[roce::Bth::kBytes];
-      bth.emit(packet);
-      sendto(from, packet, sizeof packet, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+      send(slot << 14 | 16);
       char byte;
       if (recv(sockets[directory->slots[slot].primary], &byte, 1, MSG_DONTWAIT) != 1) return false;
     }
@@ -75,6 +77,9 @@ struct Village {
   /// Those that live tell the next agent what they were told by the last.
   bool restart_agent() {
     agent = begin_agent();
+    return take_back_all();
+  }
+  bool take_back_all() {
     for (const auto& [slot, socket] : sockets)
       if (!agent->take_back(slot, fcntl(socket, F_DUPFD_CLOEXEC, 0), directory->slots[slot].wire_number,
                             now_ns))
@@ -140,6 +145,68 @@ TEST(WirePorts, FindsOutWhoEndedWithoutAnAgent) {
     village.now_ns = village.agent->settle_at_ns();
     village.agent->settle(village.now_ns);
     return village.in_order() ? 0 : 4;
+  });
+}
+
+TEST(WirePorts, AreTheAgentsToo) {
+  run_in_private_network([] {
+    if (!set_interface("lo", IFF_UP, nullptr)) return 1;
+    Village village;
+    const auto agent_hears = [&] {
+      const int before = village.for_agent;
+      village.send(1);
+      village.agent->drain();
+      return village.for_agent == before + 1;
+    };
+    if (village.agent->own() >= 0 || !village.agent->expect(village.now_ns) || !agent_hears()) return 2;
+    const uint64_t first = village.agent->own_number();
+    village.send(1);  // still for the agent, when its socket is the process's
+    if (!village.move_in(3) || village.for_agent != 2 || village.agent->own_number() == first) return 3;
+    if (!village.in_order() || !agent_hears()) return 4;
+    if (!village.move_in(4) || !village.in_order() || !agent_hears()) return 5;
+    village.move_out(3);
+    if (!village.in_order() || !agent_hears()) return 6;
+    village.move_out(4);
+    if (!agent_hears()) return 7;
+    village.agent->expect_nothing();
+    return village.agent->own() < 0 ? 0 : 8;
+  });
+}
+
+TEST(WirePorts, AreTheNextAgentsToo) {
+  run_in_private_network([] {
+    if (!set_interface("lo", IFF_UP, nullptr)) return 1;
+    Village village;
+    for (const uint32_t slot : {1u, 2u, 3u})
+      if (!village.move_in(slot)) return 2;
+    village.kill_agent();
+    village.die(1);
+    village.directory->slots[1].generation = 0;
+    village.agent = village.begin_agent();
+    if (!village.agent->expect(village.now_ns)) return 3;  // before anybody has come back
+    if (!village.take_back_all()) return 4;
+    village.now_ns = village.agent->settle_at_ns();
+    village.agent->settle(village.now_ns);
+    if (!village.in_order()) return 5;
+    const int before = village.for_agent;
+    village.send(1);
+    village.agent->drain();
+    return village.for_agent == before + 1 ? 0 : 6;
+  });
+}
+
+TEST(WirePorts, TellWhoHasThePort) {
+  run_in_private_network([] {
+    if (!set_interface("lo", IFF_UP, nullptr)) return 1;
+    Village village;
+    const int theirs = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in6 any = wire::udp::address_of(Gid{}, 4791, 0);
+    if (bind(theirs, reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0) return 2;
+    const Outcome refused = village.agent->expect(village.now_ns);
+    if (refused || refused.error().code != EADDRINUSE) return 3;
+    close(theirs);
+    if (village.agent->expect(village.now_ns + 1)) return 4;  // it does not try all the time
+    return village.agent->expect(village.now_ns + 1'000'000'000) ? 0 : 5;
   });
 }
 

@@ -87,6 +87,9 @@ class World {
  public:
   /// What the wire does: false loses the message, by its name ("REQ") and how often that was sent before.
   std::function<bool(const std::string&, int)> passes = [](const std::string&, int) { return true; };
+  /// How often a message arrives, and which of those under way is the next to.
+  std::function<int()> copies = [] { return 1; };
+  std::function<size_t(size_t)> next = [](size_t) { return size_t{0}; };
   std::function<void(const Arrival&)> sees;  ///< all that is sent, as it would arrive
   Machine a{*this, {"10.0.0.1", "fd00::1", "127.0.0.1", "::1", "10.77.0.2", "fd77::2"}, 0xa};
   Machine b{*this, {"10.0.0.2", "fd00::2", "10.77.0.3", "fd77::3"}, 0xb};
@@ -100,15 +103,19 @@ class World {
     const auto before = static_cast<int>(std::count(sent.begin(), sent.end(), name));
     sent.push_back(name);
     if (sees) sees({remote, local, mad});
-    if (passes(name, before)) under_way_.push_back({local, remote, {mad.begin(), mad.end()}});
+    if (!passes(name, before)) return;
+    for (int left = copies(); left > 0; left--)
+      under_way_.push_back({local, remote, {mad.begin(), mad.end()}});
   }
   /// Everything that is under way arrives, and what that causes.
   void settle() {
     while (!under_way_.empty()) {
-      const Datagram next = under_way_.front();
-      under_way_.pop_front();
+      const auto chosen = under_way_.begin() + static_cast<ptrdiff_t>(next(under_way_.size()));
+      const Datagram arriving = *chosen;
+      under_way_.erase(chosen);
       for (Machine* machine : {&a, &b})
-        if (machine->has(next.to)) machine->manager->on_mad({next.to, next.from, next.mad}, now_ns);
+        if (machine->has(arriving.to))
+          machine->manager->on_mad({arriving.to, arriving.from, arriving.mad}, now_ns);
     }
   }
   /// Time passes, with all that falls due.

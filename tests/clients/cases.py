@@ -16,6 +16,7 @@ SHORT = {
     'ud_pingpong', 'srq_pingpong', 'send_lat_RC', 'send_bw_UD', 'write_bw_RC', 'write_lat_UC', 'read_bw_RC',
     'send_lat_DC', 'send_bw_events', 'send_bw_srq', 'send_bw_sizes', 'atomic_bw_FETCH_AND_ADD',
     'atomic_lat_CMP_AND_SWAP', 'rc_pingpong_1M',
+    'rping', 'ucmatose_bound', 'udaddy', 'rdma_client', 'rstream_checked',
 }
 
 
@@ -100,6 +101,8 @@ def manager():
     yield connected('ucmatose', 'ucmatose -p {port} -c 4 -C 20 -S 1000',
                     'ucmatose -p {port} -c 4 -C 20 -S 1000 -s {address}', done)
     yield connected('ucmatose_migrate', 'ucmatose -p {port} -m -c 2', 'ucmatose -p {port} -m -c 2 -s {address}', done)
+    yield connected('ucmatose_bound', 'ucmatose -p {port} -b {address} -c 2',
+                    'ucmatose -p {port} -b {own} -s {address} -c 2', done)
     yield connected('udaddy', 'udaddy -c 2 -C 20', 'udaddy -c 2 -C 20 -s {address}', done)
     yield connected('rdma_client', 'rdma_server -p {port}', 'rdma_client -p {port} -s {address}', r'rdma_client: end 0')
     for name, arguments in (('rstream', '-S 4096 -C 500'), ('rstream_blocking', '-T b -S 4096 -C 500'),

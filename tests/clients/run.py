@@ -39,7 +39,7 @@ TCP_LISTEN = '0A'
 
 class OneHost:
     """Both ends here."""
-    address = ADDRESS
+    address = own = ADDRESS
     server_prefix = client_prefix = ()
 
     def close(self):
@@ -48,7 +48,8 @@ class OneHost:
 
 class TwoHosts:
     """Each end in a network namespace of its own."""
-    address = '10.77.0.1'
+    address, own = '10.77.0.1', '10.77.0.2'  # of the server, of the client
+    addresses = (('10.77.0.1', 'fd77::1'), ('10.77.0.2', 'fd77::2'))
 
     def __init__(self, mtu):
         self.names = [f'verbatim-{os.getpid()}-{end}' for end in 'ab']
@@ -56,9 +57,9 @@ class TwoHosts:
         for name in self.names:
             self.ip(f'netns add {name}')
         self.ip(f'link add eth0 netns {self.names[0]} type veth peer name eth0 netns {self.names[1]}')
-        for number, name in enumerate(self.names, 1):
-            self.ip(f'-n {name} addr add 10.77.0.{number}/24 dev eth0')
-            self.ip(f'-n {name} addr add fd77::{number}/64 dev eth0 nodad')
+        for name, (ipv4, ipv6) in zip(self.names, self.addresses):
+            self.ip(f'-n {name} addr add {ipv4}/24 dev eth0')
+            self.ip(f'-n {name} addr add {ipv6}/64 dev eth0 nodad')
             self.ip(f'-n {name} link set eth0 mtu {mtu} up')
             self.ip(f'-n {name} link set lo up')
         deadline = time.monotonic() + 10
@@ -161,7 +162,7 @@ class Runner:
         """None if the case passed, otherwise what went wrong."""
         port = free_port()
         server_command, command = (
-            text.format(port=port, device=DEVICE, gid=self.gid, folder=self.folder, address=self.place.address)
+            text.format(port=port, device=DEVICE, gid=self.gid, folder=self.folder, address=self.place.address, own=self.place.own)
             for text in (case.server or case.command, case.command))
         logs = [os.path.join(self.folder, f'{case.name}.{end}') for end in ('server', 'client')]
         server = None
@@ -216,8 +217,7 @@ def main():
     options = parse()
     cases = [case for case in CASES if re.search(options.only, case.name) and (case.short or not options.short)]
     if options.hosts:
-        # Those with a server's command are connected by the connection manager, which knows this host only.
-        cases = [case for case in cases if case.two_ends and case.server is None]
+        cases = [case for case in cases if case.two_ends]
     passed = failed = skipped = 0
     try:
         place = TwoHosts(options.mtu) if options.hosts else OneHost()
