@@ -44,10 +44,11 @@ int access_for(int usage, const Capabilities& can) {
   return access;
 }
 
-/// Pinned if the memory can be, for on-demand paging otherwise (files on persistent memory).
-ibv_mr* register_memory(const rpma_peer& peer, void* start, size_t bytes, int access) {
+/// As it is if it can be, for on-demand paging otherwise (files on persistent memory).
+ibv_mr* register_memory(const rpma_peer& peer, void* start, size_t bytes, int access, bool& paged) {
   ibv_mr* region = ibv_reg_mr(peer.domain, start, bytes, access);
   if (region != nullptr || errno != EOPNOTSUPP || !peer.can.paging) return region;
+  paged = true;
   return ibv_reg_mr(peer.domain, start, bytes, access | IBV_ACCESS_ON_DEMAND);
 }
 
@@ -59,12 +60,16 @@ int check_descriptor(const Descriptor& from) {
   return 0;
 }
 
-int check_advice(const rpma_mr_local& memory, size_t offset, size_t bytes, int advice) {
+int check_advice(const rpma_mr_local& memory, size_t offset, size_t bytes, int advice, uint32_t flags) {
   const size_t all = memory.region->length;
   if (offset > all || bytes > all - offset)
     return fail(RPMA_E_INVAL, "{} bytes at offset {} are not within the registration's {}", bytes, offset,
                 all);
   if (bytes > UINT32_MAX) return fail(RPMA_E_INVAL, "{} bytes are more than an advice is about", bytes);
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0)
+    return fail(RPMA_E_INVAL, "flags {:#x} are not known", flags);
+  if (advice < IBV_ADVISE_MR_ADVICE_PREFETCH || advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+    return fail(RPMA_E_NOSUPP, "there is no advice {}", advice);
   if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE && (memory.usage & kWrittenUsages) == 0)
     return fail(RPMA_E_INVAL, "usage {:#x} lets nobody write what the advice wants writable", memory.usage);
   return 0;
@@ -86,7 +91,7 @@ int rpma_mr_reg(rpma_peer* peer, void* ptr, size_t size, int usage, rpma_mr_loca
   if (memory == nullptr) return fail_of_memory();
   const int access = access_for(usage, peer->can);
   memory->usage = usage;
-  memory->region = register_memory(*peer, ptr, size, access);
+  memory->region = register_memory(*peer, ptr, size, access, memory->paged);
   if (memory->region == nullptr) {
     const int error = errno;
     log(RPMA_LOG_LEVEL_ERROR, "{} bytes at {} cannot be registered for access {:#x}", size, ptr, access);
@@ -136,7 +141,9 @@ int rpma_mr_get_size(const rpma_mr_local* mr, size_t* size) {
 
 int rpma_mr_advise(rpma_mr_local* mr, size_t offset, size_t len, int advice, uint32_t flags) {
   if (mr == nullptr) return fail_of_null("mr");
-  if (const int result = check_advice(*mr, offset, len, advice); result != 0) return result;
+  if (const int result = check_advice(*mr, offset, len, advice, flags); result != 0) return result;
+  // What the device found at registration it need not fetch.
+  if (!mr->paged) return 0;
   ibv_sge part = part_of(*mr, offset, len);
   const int error = ibv_advise_mr(mr->region->pd, static_cast<ibv_advise_mr_advice>(advice), flags, &part, 1);
   if (error == 0) return 0;

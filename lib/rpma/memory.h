@@ -6,7 +6,8 @@
 /// Registered local memory.
 struct rpma_mr_local {
   ibv_mr* region = nullptr;
-  int usage = 0;  ///< RPMA_MR_USAGE_*
+  int usage = 0;       ///< RPMA_MR_USAGE_*
+  bool paged = false;  ///< registered for on-demand paging
 };
 
 /// Memory of the other side, as its descriptor said.
