@@ -150,6 +150,10 @@ class Bench:
         yield Row('ICRC of 4 KiB', 'GB/s', '', lambda: self.own('packet_costs', 'icrc'), None, 'more', 10)
         yield Row('idle RC QP beyond its queues', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
         yield Row('idle, raw doorbells exposed', 'ms/10 s', '', self.idle, None, 'less', 10)
+        for operation in ('write', 'read', 'send'):
+            yield Row(f'rpma_{operation} 8 B round trip', 'ns', 'the same over verbs',
+                      lambda operation=operation: self.own('rpma_costs', 'rpma', operation, 8),
+                      lambda operation=operation: self.own('rpma_costs', 'verbs', operation, 8), 'less', 1.1)
         for transport in ('rc_v', 'ud_v', 'rc_x', 'ud_x', 'dc_x'):
             yield from self.over_device(transport)
 

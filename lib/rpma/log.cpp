@@ -10,6 +10,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
+#include <mutex>
 
 namespace verbatim::rpma {
 namespace {
@@ -40,6 +41,9 @@ void write_to_standard_error(rpma_log_level level, const char* place, const char
                place, message);
 }
 
+/// Whole lines, one thread's after the other's.
+constinit std::mutex writing;
+
 // The identity that the program gave itself in the system log is left alone.
 void default_function(rpma_log_level level, const char* file_name, int line_no, const char* function_name,
                       const char* message_format, ...) {
@@ -51,6 +55,7 @@ void default_function(rpma_log_level level, const char* file_name, int line_no, 
   va_end(arguments);
   if (file_name != nullptr)
     std::snprintf(place, sizeof place, "%s:%d %s: ", file_name, line_no, function_name);
+  const std::scoped_lock guard(writing);
   if (level <= thresholds[RPMA_LOG_THRESHOLD_AUX]) write_to_standard_error(level, place, message);
   syslog(LOG_LOCAL7 | kLevels[level].priority, "rpma %s: %s%s", kLevels[level].name, place, message);
 }
