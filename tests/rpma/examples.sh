@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: MIT
 # The example programs of librpma's authors against this library: a checkout of them is built with this project's
 # header, or with another librpma's, and run with this project's libraries. Fetches nothing.
-# usage: examples.sh CHECKOUT [--build DIR] [--stock DIR] [--files] [--hosts] [NAME...]
+# usage: examples.sh CHECKOUT [--build DIR] [--stock DIR] [--mixed END] [--files] [--hosts] [NAME...]
 #   CHECKOUT   the project's tree, with examples/ in it
 #   --build    a build of this project (default: build/ of this tree)
 #   --stock    header and library that the programs are built with: DIR/include, DIR/lib/x86_64-linux-gnu, as a
 #              distribution's librpma-dev unpacks to DIR (default: this project's own)
+#   --mixed    the server or the client (END) runs with the stock librpma itself, on this project's libraries below it, so
+#              that each reads what the other has written; with --stock
 #   --files    with memory of files, which libpmem maps; its development files must be there
 #   --hosts    the two programs in two network namespaces joined by a link; needs root
 #   NAME       only these examples, by the beginning of their names
@@ -23,11 +25,12 @@ usage() {
 [ $# -ge 1 ] && [ -d "$1/examples" ] || usage
 examples=$(cd "$1/examples" && pwd)
 shift
-build=$root/build stock='' files='' hosts=''
+build=$root/build stock='' mixed='' files='' hosts=''
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=$(cd "$2" && pwd) && shift 2 || usage ;;
     --stock) stock=$(cd "$2" && pwd) && shift 2 || usage ;;
+    --mixed) mixed=$2 && shift 2 || usage ;;
     --files) files=1 && shift ;;
     --hosts) hosts=1 && shift ;;
     -*) usage ;;
@@ -35,12 +38,15 @@ while [ $# -gt 0 ]; do
   esac
 done
 only=("$@")
+[ -z "$mixed" ] || [ -n "$stock" ] || usage
 
 work=$(mktemp -d /tmp/rpma-examples.XXXXXX)
 trap 'leave_place; rm -rf "$work"' EXIT
 make_place "$hosts"
 export LD_LIBRARY_PATH=$build/lib VERBATIM_AGENT_SOCKET=rpma-examples-$$
 passed=0 failed=''
+# The stock librpma without the libraries that lie beside it.
+[ -z "$mixed" ] || { mkdir "$work/stock" && cp -L "$stock"/lib/x86_64-linux-gnu/librpma.so.0 "$work/stock/"; }
 
 # compile NAME: its server and its client.
 compile() {
@@ -103,6 +109,11 @@ expected() {
   esac
 }
 
+# libraries END: where it finds them.
+libraries() {
+  if [ "$1" = "$mixed" ]; then echo "$work/stock:$build/lib"; else echo "$build/lib"; fi
+}
+
 # play NAME: runs the ends. 0: both ended well and printed what was expected.
 play() {
   local name=$1 server='' clients='' result=0 pid ended
@@ -112,9 +123,9 @@ play() {
   # libpmem takes an ordinary file for persistent memory when it is told to.
   export PMEM_IS_PMEM_FORCE=1
   # shellcheck disable=SC2086
-  at_server timeout 60 stdbuf -oL "$work/$name/server" "$server_address" $port $server > "$work/server.out" 2>&1 &
+  at_server env LD_LIBRARY_PATH="$(libraries server)" timeout 60 stdbuf -oL "$work/$name/server" "$server_address" $port $server > "$work/server.out" 2>&1 &
   pid=$!
-  await "$work/server.out" 'listening at' || result=1
+  await "$work/server.out" 'listening at|Waiting for incoming connection' || result=1
   : > "$work/client.out"
   run_clients "$name" "$clients" || result=1
   wait $pid
@@ -130,7 +141,7 @@ run_clients() {
   while [ -n "$rest" ] || [ ${#pids[@]} -eq 0 ]; do
     each=${rest%%[/+]*}
     # shellcheck disable=SC2086
-    at_client timeout 60 stdbuf -oL "$work/$name/client" "$server_address" 7204 $each >> "$work/client.out" 2>&1 &
+    at_client env LD_LIBRARY_PATH="$(libraries client)" timeout 60 stdbuf -oL "$work/$name/client" "$server_address" 7204 $each >> "$work/client.out" 2>&1 &
     pids+=($!)
     case ${rest#"$each"} in
       /*) wait "${pids[-1]}" || result=1 ;;
