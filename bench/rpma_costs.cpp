@@ -5,6 +5,7 @@
 #include <librpma.h>
 #include <rdma/rdma_cma.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +17,7 @@
 namespace {
 
 constexpr char kAddress[] = "127.0.0.1", kPort[] = "7411";
-constexpr int kRounds = 200'000;
+constexpr int kRounds = 4'000, kBatches = 50;
 constexpr uint32_t kDepth = 16;
 
 template <class T>
@@ -29,15 +30,18 @@ T need(T value, const char* what) {
 }
 void succeed(int result, const char* what) { need(result == 0, what); }
 
-/// One round after the other, the first tenth untimed.
+/// The median of batches, the first of which does not count: others run on this machine, too.
 template <class Round>
 double time(Round round) {
-  std::chrono::steady_clock::time_point begin;
-  for (int i = -kRounds / 10; i < kRounds; i++) {
-    if (i == 0) begin = std::chrono::steady_clock::now();
-    round();
+  std::vector<double> batches;
+  for (int batch = 0; batch <= kBatches; batch++) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kRounds; i++) round();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    if (batch > 0) batches.push_back(taken.count() / kRounds * 1e9);
   }
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / kRounds * 1e9;
+  std::sort(batches.begin(), batches.end());
+  return batches[kBatches / 2];
 }
 
 /// Two ends of librpma.
