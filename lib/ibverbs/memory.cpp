@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "lib/ibverbs/advice.h"
 #include "lib/ibverbs/contexts.h"
 #include "lib/ibverbs/memory_region.h"
 #include "lib/ibverbs/operations.h"
@@ -81,7 +82,9 @@ ibv_mr* register_memory(ibv_pd* pd, void* address, size_t length, uint64_t iova,
   region->base.length = length;
   region->access = access;
   region->iova = iova;
-  return finish_region(std::move(region), pd, *device);
+  ibv_mr* made = finish_region(std::move(region), pd, *device);
+  expect_advice(*MemoryRegion::of(made));
+  return made;
 }
 
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
@@ -146,6 +149,7 @@ const char* check_change(const MemoryRegion& region, uint32_t flags, const ibv_p
 
 void install_memory_operations(verbs_context& verbs) {
   verbs.alloc_null_mr = alloc_null_mr;
+  verbs.advise_mr = advise_memory;
   verbs.reg_dm_mr = register_device_memory;
   verbs.reg_mr_ex = register_as_described;
 }
@@ -188,6 +192,7 @@ int ibv_rereg_mr(ibv_mr* mr, int signed_flags, ibv_pd* pd, void* addr, size_t le
   const size_t bytes = new_range ? length : mr->length;
   const uint64_t iova = new_range ? reinterpret_cast<uint64_t>(addr) : region.iova;
   const uint32_t rights = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : region.access;
+  expect_no_advice(region);
   const auto outcome =
       context->hca->modify_mr(region.device, flags, make_spec(domain, address, bytes, iova, rights));
   if (const int error = settle(*context, outcome)) {
@@ -202,6 +207,7 @@ int ibv_rereg_mr(ibv_mr* mr, int signed_flags, ibv_pd* pd, void* addr, size_t le
   mr->length = bytes;
   mr->lkey = region.device->lkey;
   mr->rkey = region.device->rkey;
+  expect_advice(region);
   return 0;
 }
 
@@ -213,6 +219,7 @@ int ibv_dereg_mr(ibv_mr* mr) {
       return refuse(context, EBUSY, "ibv_dereg_mr: a memory window is still bound to the region");
     if (const int error = settle(context, context.hca->destroy_mr(region->device))) return error;
   }
+  expect_no_advice(*region);
   delete region;
   return 0;
 }
