@@ -41,15 +41,17 @@ class Exchange {
     if (event.type == kNoEvent) return false;
     told[event.id].push_back(event.type);
     const bool parts_first = chance(50);
-    if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST)
+    if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
       EXPECT_EQ(0, program.accept(event.id, "", 0x8000 + event.id));
-    else if (event.type == RDMA_CM_EVENT_CONNECT_RESPONSE)
+    } else if (event.type == RDMA_CM_EVENT_CONNECT_RESPONSE) {
       EXPECT_EQ(0, program.run(event.id, Do::kEstablish));
-    else if (event.type == RDMA_CM_EVENT_DISCONNECTED)
+    } else if (event.type == RDMA_CM_EVENT_DISCONNECTED) {
       (void)program.run(event.id, Do::kDisconnect);
+    }
     if ((event.type == RDMA_CM_EVENT_CONNECT_RESPONSE && parts_first) ||
-        event.type == RDMA_CM_EVENT_ESTABLISHED)
+        event.type == RDMA_CM_EVENT_ESTABLISHED) {
       EXPECT_EQ(0, program.run(event.id, Do::kDisconnect));
+    }
     return true;
   }
   std::mt19937 random_;
