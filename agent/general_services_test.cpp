@@ -9,9 +9,12 @@
 
 #include <numeric>
 
+#include "base/clock.h"
 #include "testing/private_network.h"
 #include "wire/format/ip.h"
 #include "wire/format/packet.h"
+#include "wire/link/tap/switch.h"
+#include "wire/link/tap/tap.h"
 #include "wire/link/udp/port_socket.h"
 
 namespace verbatim::agent {
@@ -37,14 +40,21 @@ Mad some_mad(uint8_t first) {
   return mad;
 }
 
+/// Queue pair 1 of a host where no rules damage packets.
+struct Services {
+  wire::tap::Switch active;
+  SystemClock clock;
+  wire::tap::Tap tap{active, clock};
+  GeneralServices services{tap};
+};
+
 /// A host that listens, and what has come to its queue pair 1.
-struct Host {
+struct Host : Services {
   struct Kept {
     Gid local, remote;
     Mad mad;
   };
   const int socket = *wire::udp::open_port_socket();
-  GeneralServices services;
   std::vector<Kept> kept;
 
   ~Host() { close(socket); }
@@ -66,11 +76,11 @@ TEST(GeneralServices, CarryDatagramsBothWays) {
   run_in_private_network([] {
     if (!set_interface("lo", IFF_UP, nullptr)) return 1;
     Host host;
-    GeneralServices other;
+    Services other;
     for (const bool ipv6 : {false, true}) {
       host.kept.clear();
       const Gid here = loopback(ipv6, 1), there = ipv6 ? here : loopback(ipv6, 2);
-      for (uint8_t i = 0; i < 40; i++) other.send(there, 1, here, some_mad(i));
+      for (uint8_t i = 0; i < 40; i++) other.services.send(there, 1, here, some_mad(i));
       if (!host.await(40)) return ipv6 ? 3 : 2;
       for (uint8_t i = 0; i < 40; i++)
         if (host.kept[i].mad != some_mad(i) || host.kept[i].local != here || host.kept[i].remote != there)
