@@ -86,15 +86,16 @@ TEST(WireRequester, SilenceIsLossSoManyTimes) {
   Script s(QpType::kRc);
   s.post(s.work(Opcode::kSend, 10));
   s.expect(Operation::kSend, 0);
-  for (int retry = 0; retry < 2; retry++) {
-    s.pass(Script::kTimeoutNs * 9 / 10);
+  uint64_t patience_ns = Script::kTimeoutNs;  // up to four times that
+  for (int retry = 0; retry < 2; retry++, patience_ns *= 2) {
+    s.pass(patience_ns * 9 / 10);
     s.expect_nothing();
-    s.pass(Script::kTimeoutNs * 2 / 10);
+    s.pass(patience_ns * 2 / 10);
     s.expect(Operation::kSend, 0);
     s.expect_no_completion();
     s.pass(0);
   }
-  s.pass(Script::kTimeoutNs * 2);
+  s.pass(patience_ns * 12 / 10);
   s.expect_nothing();
   s.expect_completion(Status::kRetryExceeded);
   EXPECT_EQ(engine::QpState::kError, s.qp().state());
