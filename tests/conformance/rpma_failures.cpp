@@ -234,7 +234,7 @@ TEST(RpmaFailures, OfConnectionsHaveEvents) {
                                        {RDMA_CM_EVENT_TIMEWAIT_EXIT, RPMA_CONN_CLOSED},
                                        {RDMA_CM_EVENT_UNREACHABLE, RPMA_CONN_UNREACHABLE}}) {
     rpma_conn* conn = connect(ask(peer));
-    turn_next_event_into(type);
+    turn_next_event_into(type);  // the rejection: nobody listens
     expect_event(conn, expected);
     EXPECT_EQ(rpma_conn_delete(&conn), 0);
   }
@@ -299,6 +299,7 @@ TEST(RpmaFailures, OfDeletingConnections) {
   ASSERT_EQ(rpma_conn_cfg_set_compl_channel(shared.get(), true), 0);
   for (const char* call : {"ibv_destroy_cq", "ibv_destroy_comp_channel"}) {
     rpma_conn* conn = connect(ask(peer, shared.get()));
+    expect_event(conn, RPMA_CONN_REJECTED);  // nobody listens
     EXPECT_PASSED_ON(call, EIO, rpma_conn_delete(&conn), RPMA_E_PROVIDER, std::string(call) + " failed");
     EXPECT_EQ(conn, nullptr);
   }
