@@ -188,6 +188,7 @@ TEST(RpmaFailures, OfConnecting) {
     EXPECT_EQ(request, nullptr);
     // A device that flushes by itself needs no memory for it.
     if (!Fault::has_struck()) {
+      expect_event(none, RPMA_CONN_REJECTED);
       EXPECT_EQ(rpma_conn_delete(&none), 0);
       continue;
     }
