@@ -61,6 +61,7 @@ int Link::build(const rpma_conn_cfg& settings) {
 }
 
 int Link::close() {
+  const int reason = errno;  // of the failure that may have brought us here
   int result = 0;
   if (id != nullptr && id->qp != nullptr) rdma_destroy_qp(id);
   if (rcq != nullptr) keep_first(result, rcq->close());
@@ -79,6 +80,7 @@ int Link::close() {
   is_asked = false;
   rcq.reset();
   cq.reset();
+  if (result == 0) errno = reason;
   return result;
 }
 
