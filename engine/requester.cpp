@@ -374,7 +374,7 @@ Requester::Step Requester::send_pieces(Message& message) {
 Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::Piece* pieces, uint32_t count,
                                   bool may_pull) {
   Segment segment = make_segment(message, chunk);
-  if (reliable_ && !is_wire_ && qp_.responder().may_owe()) add_acknowledgement(segment);
+  if (reliable_ && qp_.responder().may_owe()) add_acknowledgement(segment);
   Segment answer;
   const uint32_t room = engine_.room_epoch();
   const SendResult result = channel_->send(segment, pieces, count, may_pull, &answer);
@@ -391,7 +391,7 @@ Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::
 // What this end has received is acknowledged no later than by what it sends next: a peer that waits for an
 // answer finds its own request completed when the answer is there.
 void Requester::add_acknowledgement(Segment& segment) {
-  if (segment.has(wire::kImmediate) || segment.has(wire::kInvalidate)) {
+  if (is_wire_ || segment.has(wire::kImmediate) || segment.has(wire::kInvalidate)) {
     (void)qp_.responder().send_owed();  // without room it stays owed
   } else if (qp_.responder().take_acknowledgement(segment.ack_psn)) {
     segment.flags |= wire::kAcknowledges;

@@ -293,6 +293,14 @@ TEST(WireResponder, AcknowledgesWhatComesAgainAndDoesNotTakeIt) {
   s.expect_no_receive();
 }
 
+TEST(WireResponder, AcknowledgesBeforeTheProgramAnswers) {
+  Script s(QpType::kRc);
+  s.post_receive(100);
+  s.rx_and_post(s.packet(Operation::kSend, 0, kOnly | wire::kAckRequest), 10, s.work(Opcode::kSend, 10));
+  s.expect_ack(0);
+  s.expect(Operation::kSend, 0);
+}
+
 TEST(WireResponder, SaysOnceWhatIsMissing) {
   Script s(QpType::kRc);
   for (int i = 0; i < 4; i++) s.post_receive(100);

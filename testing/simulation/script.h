@@ -126,6 +126,17 @@ class Script final : public wire::Fabric,
   }
   /// A request or response with so many bytes, all of them `fill`.
   void rx(wire::Segment s, uint32_t length = 0, uint8_t fill = 0xab) {
+    take_in(s, length, fill);
+    settle();
+  }
+  /// The same, and the program answers before anything else happens.
+  void rx_and_post(const wire::Segment& s, uint32_t length, const engine::SendWork& w) {
+    take_in(s, length, 0xab);
+    post(w);
+  }
+
+ private:
+  void take_in(wire::Segment s, uint32_t length, uint8_t fill) {
     s.length = length;
     if (s.total_length == 0) s.total_length = length;
     std::vector<std::byte> bytes(length, std::byte{fill});
@@ -133,9 +144,9 @@ class Script final : public wire::Fabric,
     engine_->enter();
     engine_->on_segment(*this, s, payload, nullptr);
     engine_->leave();
-    settle();
   }
 
+ public:
   // --- what the queue pair has done ---
   /// The oldest packet that it has sent and nobody has looked at; of a segment of several, all of them.
   wire::Segment expect(wire::Operation operation, uint32_t n) {
