@@ -217,8 +217,10 @@ def sizes(hosts):
         note(hosts, 'mtu', 'the route takes 700, packets of path MTU 1024 have 1088 bytes: they go in fragments', THERE)
         note(hosts, 'sizes', r'\(1088 bytes\) are too big for this host.s kernel.*: they go in fragments', THERE)
         hosts.here(f'route del {THERE}/32')
+        hosts.here('link set eth0 mtu 310')
+        note(hosts, 'mtu', 'eth0 takes 310, packets of path MTU 256 have 320 bytes: they go in fragments', THERE)
         hosts.here('link set eth0 mtu 300')
-        note(hosts, 'mtu', 'eth0 takes 300, packets of path MTU 256 have 320 bytes: they go in fragments', THERE)
+        problem(hosts, 'mtu', 'eth0 takes 300, messages of the connection manager have 308 bytes', THERE)
         hosts.here('link set eth0 mtu 1500')
 
 

@@ -61,6 +61,7 @@ Victim::Victim(Random& random) : random_(random) {
   datagrams = make(IBV_QPT_UD);
   connected = make(IBV_QPT_RC);
   unreliable = make(IBV_QPT_UC);
+  marker_ = std::make_unique<Marker>(pd_, cq_, host(kVictim));
 }
 
 void Victim::replace(ibv_qp*& qp) {
@@ -89,15 +90,25 @@ void Victim::take_completions() {
   ibv_wc done[64];
   for (int count; (count = ibv_poll_cq(cq_, 64, done)) > 0;)
     for (int i = 0; i < count; i++)
-      if (done[i].wr_id == kOfTarget || (done[i].wr_id != 0 && done[i].status == IBV_WC_SUCCESS))
+      if (done[i].wr_id == Marker::kWorkRequest)
+        marker_->take(done[i]);
+      else if (done[i].wr_id == kOfTarget || (done[i].wr_id != 0 && done[i].status == IBV_WC_SUCCESS))
         receive(done[i].wr_id);
 }
 
 void Victim::settle() {
-  constexpr uint64_t kLongNs = 3'000'000;
+  constexpr uint64_t kAgainNs = 100'000'000, kLongNs = 10'000'000'000;
   const SystemClock clock;
-  const uint64_t until = clock.now_ns() + kLongNs;
-  while (clock.now_ns() < until) take_completions();
+  const uint64_t begun = clock.now_ns();
+  marker_->mark();
+  for (uint64_t again = begun + kAgainNs; !marker_->is_here();) {
+    take_completions();
+    const uint64_t now = clock.now_ns();
+    if (now < again) continue;
+    expect(now < begun + kLongNs, "the victim hears nothing any more");
+    marker_->mark_again();
+    again = now + kAgainNs;
+  }
 }
 
 ibv_mr* Victim::reg(Part part, int access) {

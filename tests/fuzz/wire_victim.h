@@ -6,11 +6,13 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/gid.h"
 #include "tests/fuzz/random.h"
+#include "tests/fuzz/wire_marker.h"
 
 namespace verbatim::fuzz {
 
@@ -48,6 +50,8 @@ class Victim {
   void take_completions();
   /// All that was sent so far has been taken in.
   void settle();
+  /// Of the queue pair that knows that.
+  uint32_t marker() const { return marker_->number(); }
   std::vector<uint8_t> copy() const { return {memory, memory + kPart * kParts}; }
   void scramble() { random_.fill(memory, kPart * kParts); }
 
@@ -64,6 +68,7 @@ class Victim {
   ibv_pd* pd_;
   ibv_cq* cq_;
   ibv_srq* srq_;
+  std::unique_ptr<Marker> marker_;
 };
 
 /// Ids that listen, and do this or that with what comes.

@@ -12,6 +12,7 @@
 #include "wire/format/headers.h"
 #include "wire/format/icrc.h"
 #include "wire/format/ip.h"
+#include "wire/format/mad.h"
 #include "wire/format/path_mtu.h"
 
 namespace verbatim::doctor {
@@ -162,12 +163,20 @@ class Sizes {
   Refusal last_;
 };
 
+// What all packets have.
+uint32_t frame_bytes(const Address& host) {
+  const size_t ip = host.family == AF_INET ? roce::Ipv4::kBytes : roce::Ipv6::kBytes;
+  return static_cast<uint32_t>(ip + roce::Udp::kBytes + roce::Bth::kBytes + roce::kIcrcBytes);
+}
+
 }  // namespace
 
 uint32_t packet_bytes(uint32_t path_mtu, const Address& host) {
-  const size_t ip = host.family == AF_INET ? roce::Ipv4::kBytes : roce::Ipv6::kBytes;
-  return static_cast<uint32_t>(ip + roce::Udp::kBytes + roce::Bth::kBytes + roce::Reth::kBytes +
-                               roce::ImmDt::kBytes + path_mtu + roce::kIcrcBytes);
+  return frame_bytes(host) + static_cast<uint32_t>(roce::Reth::kBytes + roce::ImmDt::kBytes) + path_mtu;
+}
+
+uint32_t message_bytes(const Address& host) {
+  return frame_bytes(host) + static_cast<uint32_t>(roce::Deth::kBytes + roce::kMadBytes);
 }
 
 void check_answer(Report& report, const Address& host, const Route& route) {

@@ -14,5 +14,7 @@ void check_large_packets(Report& report, const Address& host, uint32_t path_mtu)
 
 /// Of the largest IP packet of a path MTU.
 uint32_t packet_bytes(uint32_t path_mtu, const Address& host);
+/// Of the IP packet of a message to queue pair 1.
+uint32_t message_bytes(const Address& host);
 
 }  // namespace verbatim::doctor

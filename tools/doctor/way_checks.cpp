@@ -81,21 +81,30 @@ bool check_source(Report& report, const Host& host, const Address& address, cons
 }
 
 // What an interface and route take, against what packets of a path MTU need.
-void check_sizes(Report& report, const Address& address, const Route& route, const Interface& interface) {
-  if (route.local) return;
+bool check_sizes(Report& report, const Address& address, const Route& route, const Interface& interface) {
+  if (route.local) return true;
   const uint32_t mtu = roce::path_mtu_of(interface.mtu), needs = packet_bytes(mtu, address);
-  const uint32_t takes = route.mtu != 0 ? std::min(route.mtu, interface.mtu) : interface.mtu;
+  const bool by_route = route.mtu != 0 && route.mtu < interface.mtu;
+  const uint32_t takes = by_route ? route.mtu : interface.mtu;
+  const std::string who =
+      (by_route ? "the route" : interface.name) + " takes " + std::to_string(takes) + ", ";
   const std::string packets =
       "packets of path MTU " + std::to_string(mtu) + " have " + std::to_string(needs) + " bytes";
+  const std::string remedy = by_route ? "give " + interface.name + " the MTU that the way has"
+                                      : "ip link set " + interface.name + " mtu 1500";
+  if (takes < message_bytes(address)) {
+    report.problem(
+        "mtu",
+        who + "messages of the connection manager have " + std::to_string(message_bytes(address)) + " bytes",
+        remedy);
+    return false;
+  }
   if (takes >= needs)
-    return report.well("mtu", interface.name + " takes " + std::to_string(takes) + ", " + packets);
-  report.note(
-      "mtu",
-      (takes < interface.mtu ? "the route" : interface.name) + " takes " + std::to_string(takes) + ", " +
-          packets + ": they go in fragments",
-      takes < interface.mtu
-          ? "adapters of hardware take no fragments: give " + interface.name + " the MTU that the way has"
-          : "adapters of hardware take no fragments: ip link set " + interface.name + " mtu 1500");
+    report.well("mtu", who + packets);
+  else
+    report.note("mtu", who + packets + ": they go in fragments",
+                "adapters of hardware take no fragments: " + remedy);
+  return true;
 }
 
 }  // namespace
@@ -105,9 +114,8 @@ void check_way(Report& report, const Host& host, const std::string& name) {
   Route route;
   Interface interface;
   if (!check_name(report, name, address) || !check_route(report, address, route, interface) ||
-      !check_source(report, host, address, route))
+      !check_source(report, host, address, route) || !check_sizes(report, address, route, interface))
     return;
-  check_sizes(report, address, route, interface);
   if (!host.membership) return;
   check_answer(report, address, route);
   if (!route.local && !report.has_problem())
