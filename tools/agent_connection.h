@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "agent/client.h"
 
 namespace verbatim::tools {
@@ -29,5 +31,20 @@ class AgentConnection {
  private:
   int socket_;
 };
+
+/// Calls `visit(answer)` for every rule that damages packets, in the order of their numbers.
+template <class Visit>
+Outcome for_each_rule(const AgentConnection& connection, uint32_t after, Visit visit) {
+  agent::Request request{};
+  request.ask = agent::Ask::kListRules;
+  request.index = after;
+  for (;;) {
+    Outcome asked = connection.ask(request, [&](const agent::Answer& answer, int) {
+      visit(answer);
+      request.index = answer.slot;
+    });
+    if (!asked) return asked.error().code == ENOENT ? Outcome(Done{}) : asked;
+  }
+}
 
 }  // namespace verbatim::tools

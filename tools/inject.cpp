@@ -23,21 +23,6 @@ int fail(const Error& error) {
   return 1;
 }
 
-/// Calls `visit(answer)` for every rule, in the order of their numbers.
-template <class Visit>
-Outcome for_each_rule(const AgentConnection& connection, uint32_t after, Visit visit) {
-  Request request{};
-  request.ask = Ask::kListRules;
-  request.index = after;
-  for (;;) {
-    Outcome asked = connection.ask(request, [&](const Answer& answer, int) {
-      visit(answer);
-      request.index = answer.slot;
-    });
-    if (!asked) return asked.error().code == ENOENT ? Outcome(Done{}) : asked;
-  }
-}
-
 void print(const Answer& rule) {
   std::printf("%u  %s  matched %" PRIu64 "  hit %" PRIu64 "\n", rule.slot, printable(rule.text).c_str(),
               rule.matched, rule.picked);

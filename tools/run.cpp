@@ -13,6 +13,7 @@
 #include "agent/device_config.h"
 #include "runtime/crypto_setting.h"
 #include "runtime/sysfs.h"
+#include "tools/agent_connection.h"
 #include "tools/commands.h"
 
 namespace verbatim::tools {
@@ -46,12 +47,7 @@ Outcome check_devices() {
   if (!socket) return socket.error();
   agent::Request request{};
   request.ask = agent::Ask::kDirectory;
-  agent::Answer answer{};
-  int files[agent::kFilesMax], count = 0;
-  Outcome asked = agent::ask_agent(*socket, request, answer, files, count);
-  agent::close_files(files, count);
-  close(*socket);
-  return asked;
+  return AgentConnection(*socket).ask(request, [](const agent::Answer&, int) {});
 }
 
 // execvp says "permission denied" when it finds nothing and one folder of PATH may not be searched.

@@ -124,6 +124,7 @@ def note(hosts, check, pattern, *arguments):
     """All is well but for a note."""
     first = finding(well(hosts, *arguments), check)
     expect(first['verdict'] == 'note' and first['remedy'] and re.search(pattern, first['text']), first)
+    return first
 
 
 def alone(hosts):
@@ -138,6 +139,15 @@ def all_well(hosts):
             said = well(hosts, address)
             expect('answers' in finding(said, 'answer')['text'], said)
             expect('path MTU 1024 arrive' in finding(said, 'sizes')['text'], said)
+
+
+def rules(hosts):
+    with hosts.peer(), hosts.running(hosts.server_prefix, hosts.tool, 'doctor', '--listen'):  # its agent stays
+        inject = [*hosts.server_prefix, hosts.tool, 'inject']
+        subprocess.run([*inject, 'add', '--corrupt', '1%'], env=hosts.environment, check=True, stdout=subprocess.DEVNULL)
+        first = note(hosts, 'rules', 'packets are damaged on purpose: .*corrupt', THERE)
+        expect('verbatim inject clear' in first['remedy'], first)
+        subprocess.run([*inject, 'clear'], env=hosts.environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def itself(hosts):
@@ -242,7 +252,7 @@ def no_link(hosts):
     hosts.there('addr replace fd77::2/64 dev eth0 nodad')
 
 
-CASES = (alone, all_well, itself, no_peer, no_route, no_name, taken_here, taken_there, no_way_back,
+CASES = (alone, all_well, rules, itself, no_peer, no_route, no_name, taken_here, taken_there, no_way_back,
          nobody_on_the_link, router_refuses, sizes, foreign_source, no_link)
 
 

@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "agent/gid_table.h"
 #include "agent/history.h"
 #include "runtime/process.h"
+#include "tools/agent_connection.h"
 #include "tools/doctor/address.h"
 #include "tools/doctor/holders.h"
 #include "wire/format/path_mtu.h"
@@ -69,6 +71,21 @@ uint32_t process_at(int socket) {
                                                                           : 0;
 }
 
+// Somebody may have forgotten them.
+void check_rules(Report& report, const tools::AgentConnection& connection) {
+  std::string rules;
+  const Outcome listed = tools::for_each_rule(connection, 0, [&](const agent::Answer& rule) {
+    rules += (rules.empty() ? "" : "; ") + std::string(rule.text, strnlen(rule.text, sizeof rule.text));
+  });
+  if (listed && !rules.empty())
+    report.note("rules", "packets are damaged on purpose: " + rules, "verbatim inject clear");
+  if (const char* own = std::getenv("VERBATIM_INJECT"); own && *own)
+    report.note(
+        "rules",
+        "programs started from here damage packets on purpose: VERBATIM_INJECT is " + std::string(own),
+        "unset it");
+}
+
 bool check_agent(Report& report) {
   Expected<int> known = agent::connect_agent();
   const bool ran = known.ok();
@@ -78,21 +95,17 @@ bool check_agent(Report& report) {
     report.problem("agent", reached.error().reason, remedy_of_agent(reached.error()));
     return false;
   }
-  const std::string process = std::to_string(process_at(*reached));
+  const tools::AgentConnection connection(*reached);
+  const std::string process = "process " + std::to_string(process_at(*reached));
   agent::Request request{};
   request.ask = agent::Ask::kDirectory;
-  agent::Answer answer{};
-  int files[agent::kFilesMax], count = 0;
-  const Outcome asked = agent::ask_agent(*reached, request, answer, files, count);
-  agent::close_files(files, count);
-  close(*reached);
-  if (!asked) {
-    report.problem("agent", asked.error().reason + " (process " + process + ")",
-                   remedy_of_agent(asked.error()));
+  if (const Outcome asked = connection.ask(request, [](const agent::Answer&, int) {}); !asked) {
+    report.problem("agent", asked.error().reason + " (" + process + ")", remedy_of_agent(asked.error()));
     return false;
   }
-  report.well("agent", "verbatimd " + std::string(ran ? "runs" : "was started") + ": process " + process +
+  report.well("agent", "verbatimd " + std::string(ran ? "runs" : "was started") + ": " + process +
                            ", name @" + agent::agent_name());
+  check_rules(report, connection);
   return true;
 }
 
