@@ -13,7 +13,7 @@ constexpr const char* kBash = R"bash(_verbatim() {
     run) COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")); return ;;
     devices | status) words="--json --help" ;;
     explain) words="--json --follow --help" ;;
-    doctor) words="--json --listen --help $(compgen -A hostname -- "${COMP_WORDS[COMP_CWORD]}")" ;;
+    doctor) words="--json --patience --listen --help $(compgen -A hostname -- "${COMP_WORDS[COMP_CWORD]}")" ;;
     inject)
       words="add list remove clear --help"
       case "${COMP_WORDS[2]}" in
@@ -44,7 +44,7 @@ _verbatim() {
     run) _normal -p ;;
     devices | status) _arguments '--json[machine readable]' ;;
     explain) _arguments '--json[machine readable]' '--follow[go on with what comes]' ;;
-    doctor) _arguments '--json[machine readable]' '--listen[have the port open for the other end]' ':host:_hosts' ;;
+    doctor) _arguments '--json[machine readable]' '--patience[for an answer]:seconds:' '--listen[have the port open for the other end]' ':host:_hosts' ;;
     inject)
       if ((CURRENT == 3)); then _values action add list remove clear; return; fi
       case $words[3] in
@@ -64,7 +64,7 @@ constexpr const char* kFish =
 complete -c verbatim -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'
 complete -c verbatim -f -n '__fish_seen_subcommand_from devices status explain doctor' -l json
 complete -c verbatim -f -n '__fish_seen_subcommand_from explain' -l follow
-complete -c verbatim -f -n '__fish_seen_subcommand_from doctor' -l listen -a '(__fish_print_hostnames)'
+complete -c verbatim -f -n '__fish_seen_subcommand_from doctor' -l listen -l patience -a '(__fish_print_hostnames)'
 complete -c verbatim -f -n '__fish_seen_subcommand_from inject' -a 'add list remove clear'
 complete -c verbatim -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
 )";

@@ -21,6 +21,7 @@ from run import SKIPPED_STATUS, TwoHosts  # noqa: E402
 HERE, THERE = '10.77.0.1', '10.77.0.2'
 SECONDS_MAX = 20
 NOBODY = 65534
+SOON = ('--patience', '0.6')  # where nothing is to come
 
 # Has UDP port 4791 as another user until its input ends.
 HOLD_PORT = f"""
@@ -186,14 +187,14 @@ def taken_here(hosts):
 
 def taken_there(hosts):
     with hosts.stranger(hosts.client_prefix):
-        problem(hosts, 'answer', f'{THERE} is up, and says nothing about packets to UDP port 4791', THERE)
+        problem(hosts, 'answer', f'{THERE} is up, and says nothing about packets to UDP port 4791', THERE, *SOON)
 
 
 def no_way_back(hosts):
     with hosts.peer():
         hosts.there(f'route add blackhole {HERE}/32')
         try:
-            problem(hosts, 'answer', f'{THERE} says nothing at all', THERE)
+            problem(hosts, 'answer', f'{THERE} says nothing at all', THERE, *SOON)
         finally:
             hosts.there(f'route del blackhole {HERE}/32')
 

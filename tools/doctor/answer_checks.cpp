@@ -22,8 +22,6 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint16_t kClosedPort = 33434;  ///< where traceroute begins: nobody listens there
 constexpr uint64_t kSoonNs = 300 * kMs;  ///< in which an answer comes where all is well
-/// A neighbour is looked for during three seconds before the kernel says that there is none.
-constexpr uint64_t kPatienceNs = 4000 * kMs;
 constexpr uint64_t kAgainNs = 1000 * kMs;
 constexpr uint64_t kEchoNs = 700 * kMs;
 
@@ -41,8 +39,12 @@ struct Signs {
 
 class Patient {
  public:
-  Patient(const Address& host, Question& question)
-      : host_(host), question_(question), port_(host, roce::kRocePort), other_(host, kClosedPort) {}
+  Patient(const Address& host, Question& question, uint64_t patience_ns)
+      : host_(host),
+        question_(question),
+        patience_ns_(patience_ns),
+        port_(host, roce::kRocePort),
+        other_(host, kClosedPort) {}
 
   /// Errors: the question could not be asked.
   Outcome examine(Signs& signs) {
@@ -52,10 +54,10 @@ class Patient {
     if (signs.answered) return Done{};
     signs.about_port = port_.send(0);
     signs.about_host = other_.send(0);
-    for (uint64_t now = clock_.now_ns(); !settled(signs) && now < begin + kPatienceNs;
+    for (uint64_t now = clock_.now_ns(); !settled(signs) && now < begin + patience_ns_;
          now = clock_.now_ns()) {
       if (Outcome asked = question_.ask(host_); !asked) return asked;
-      listen(std::min(now + kAgainNs, begin + kPatienceNs), signs);
+      listen(std::min(now + kAgainNs, begin + patience_ns_), signs);
     }
     return Done{};
   }
@@ -80,6 +82,7 @@ class Patient {
   const SystemClock clock_;
   const Address& host_;
   Question& question_;
+  const uint64_t patience_ns_;
   Probe port_, other_;
 };
 
@@ -179,11 +182,12 @@ uint32_t message_bytes(const Address& host) {
   return frame_bytes(host) + static_cast<uint32_t>(roce::Deth::kBytes + roce::kMadBytes);
 }
 
-void check_answer(Report& report, const Address& host, const Route& route) {
+void check_answer(Report& report, const Address& host, const Route& route, uint64_t patience_ns) {
   const std::string text = text_of(host.address);
   auto question = Question::open();
   Signs signs;
-  Outcome examined = question ? Patient(host, **question).examine(signs) : Outcome(question.error());
+  Outcome examined =
+      question ? Patient(host, **question, patience_ns).examine(signs) : Outcome(question.error());
   if (!examined)
     return report.problem("answer", "the agent cannot ask " + text + ": " + examined.error().reason,
                           "see what is said above of the port and the source");

@@ -6,8 +6,9 @@
 
 namespace verbatim::doctor {
 
-/// Whether the host answers at its queue pair 1, and if not, who says why.
-void check_answer(Report& report, const Address& host, const Route& route);
+/// Whether the host answers at its queue pair 1 in that time, and if not, who says why. A neighbour is looked
+/// for during three seconds before the kernel says that there is none.
+void check_answer(Report& report, const Address& host, const Route& route, uint64_t patience_ns);
 
 /// Whether packets of this path MTU arrive; if not, which do.
 void check_large_packets(Report& report, const Address& host, uint32_t path_mtu);

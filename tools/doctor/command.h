@@ -18,6 +18,7 @@ class Command {
   CLI::App* command_;
   std::string host_;
   bool json_ = false, listen_ = false;
+  double patience_s_ = 4;
 };
 
 }  // namespace verbatim::doctor

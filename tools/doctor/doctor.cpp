@@ -9,10 +9,10 @@
 
 namespace verbatim::doctor {
 
-int doctor(const std::string& host, bool json) {
+int doctor(const std::string& host, bool json, uint64_t patience_ns) {
   Report report;
   const Host here = check_host(report);
-  if (!host.empty()) check_way(report, here, host);
+  if (!host.empty()) check_way(report, here, host, patience_ns);
   json ? print_json(report, host) : print_words(report, host);
   return report.has_problem() ? 1 : 0;
 }

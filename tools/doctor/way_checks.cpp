@@ -109,7 +109,7 @@ bool check_sizes(Report& report, const Address& address, const Route& route, con
 
 }  // namespace
 
-void check_way(Report& report, const Host& host, const std::string& name) {
+void check_way(Report& report, const Host& host, const std::string& name, uint64_t patience_ns) {
   Address address;
   Route route;
   Interface interface;
@@ -117,7 +117,7 @@ void check_way(Report& report, const Host& host, const std::string& name) {
       !check_source(report, host, address, route) || !check_sizes(report, address, route, interface))
     return;
   if (!host.membership) return;
-  check_answer(report, address, route);
+  check_answer(report, address, route, patience_ns);
   if (!route.local && !report.has_problem())
     check_large_packets(report, address, roce::path_mtu_of(interface.mtu));
 }

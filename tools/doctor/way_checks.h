@@ -8,7 +8,7 @@
 namespace verbatim::doctor {
 
 /// Looks at the way to another host: its name, the route, the source address, sizes of packets, and whether
-/// it answers. Takes some seconds where nothing comes back.
-void check_way(Report& report, const Host& host, const std::string& name);
+/// it answers, which may take so long.
+void check_way(Report& report, const Host& host, const std::string& name, uint64_t patience_ns);
 
 }  // namespace verbatim::doctor
