@@ -83,6 +83,7 @@ while read -r folder name sources; do
   wanted || continue
   label=${label//\//-}
   port=$((port + 1))
+  [ -z "$tool" ] || rm -f "$reports/$label".*."$tool"
   # shellcheck disable=SC2086
   if compile "$folder" "$label" $sources && under_tool "$work/$label" "$threads" 127.0.0.1 $port \
     > "$work/run.out" 2>&1 && is_clean; then
