@@ -72,20 +72,20 @@ compile() {
   done
 }
 
-# The server's and the clients' arguments after address and port; clients are separated by a slash, and run one after
-# the other, or together after a plus sign.
+# The server's and the clients' arguments after address and port; clients are separated by a semicolon, and run one after
+# the other, or together after an ampersand.
 arguments() {
   case $1 in
-    06*) clients='8 / 9 / 11 / 12' ;;
+    06*) clients='8 ; 9 ; 11 ; 12' ;;
     07*) clients='1st_word 2nd_word 3rd_word' ;;
     08*) clients='7 3' ;;
     10*) clients='1234 1st_word' ;;
     11*) clients=1234 ;;
     12*) clients='7 3' ;;
-    13*) server=1 clients='1 3 + 5 3 + 10 3' ;;
+    13*) server=3 clients='1 3 & 5 3 & 10 3' ;;
     0[3459]*)
       if [ -n "$files" ]; then
-        server=$work/memory clients="$work/memory 1024"
+        server=$work/server.memory clients=$work/client.memory
         [[ $1 != 05* ]] || server+=' on'
       fi
       ;;
@@ -98,7 +98,7 @@ expected() {
     01*) echo 'server:Received a message: Hello server!' 'client:Received a message: Hello client!' ;;
     02*) echo 'client:Read a message: ' ;;
     03*) echo 'server:New value: .*(Hello|Hola)' ;;
-    04* | 05*) echo 'server:New value: .*(Hello|Hola)' 'client:Translation: ' ;;
+    04* | 05*) echo 'server:New value: .*(Hello|Hola)' 'client:translating' ;;
     06*) echo 'server:- .' 'client:My names is: .' ;;
     07*) echo 'client:used value: ' 'server:3rd_word' ;;
     08* | 12*) echo 'client:Value received: 1[0-9]|Value received: [89]' 'server:Value sent: ' ;;
@@ -119,7 +119,10 @@ play() {
   local name=$1 server='' clients='' result=0 pid ended
   local port=7204
   arguments "$name"
-  [ -z "$files" ] || { rm -f "$work/memory" && truncate -s 16M "$work/memory"; }
+  if [ -n "$files" ]; then
+    rm -f "$work"/*.memory
+    truncate -s 16M "$work"/{server,client}.memory
+  fi
   # libpmem takes an ordinary file for persistent memory when it is told to.
   export PMEM_IS_PMEM_FORCE=1
   # shellcheck disable=SC2086
@@ -139,16 +142,16 @@ play() {
 run_clients() {
   local name=$1 rest=$2 each pids=() result=0 pid
   while [ -n "$rest" ] || [ ${#pids[@]} -eq 0 ]; do
-    each=${rest%%[/+]*}
+    each=${rest%%[;&]*}
     # shellcheck disable=SC2086
     at_client env LD_LIBRARY_PATH="$(libraries client)" timeout 60 stdbuf -oL "$work/$name/client" "$server_address" 7204 $each >> "$work/client.out" 2>&1 &
     pids+=($!)
     case ${rest#"$each"} in
-      /*) wait "${pids[-1]}" || result=1 ;;
+      \;*) wait "${pids[-1]}" || result=1 ;;
       '') break ;;
     esac
     rest=${rest#"$each"}
-    rest=${rest#[/+]}
+    rest=${rest#[;&]}
   done
   for pid in "${pids[@]}"; do wait "$pid" 2> /dev/null || result=1; done
   return $result
