@@ -26,10 +26,10 @@ struct [[gnu::packed]] Descriptor {
 };
 static_assert(sizeof(Descriptor) == 21);
 
+/// Where the other side's device, or its library, has no flush, it reads instead.
 int access_for_flushes(int usage, const Capabilities& can) {
-  // Where a read takes the flush's place it is the read that must be allowed.
-  if (!can.flush) return (usage & kFlushUsages) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
-  int access = 0;
+  int access = (usage & kFlushUsages) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
+  if (!can.flush) return access;
   if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY) != 0) access |= IBV_ACCESS_FLUSH_GLOBAL;
   if ((usage & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) != 0) access |= IBV_ACCESS_FLUSH_PERSISTENT;
   return access;

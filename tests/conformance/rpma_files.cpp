@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
 // librpma on memory of ordinary files: what the other side writes, what it takes to keep it.
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <fstream>
+#include <sstream>
 
 #include "tests/conformance/rpma_ends.h"
 
@@ -32,17 +37,30 @@ class File {
     EXPECT_EQ(pwrite(file_, text, strlen(text) + 1, 0), ssize_t(strlen(text) + 1));
   }
 
-  /// What is in the file, past the page cache if the file system lets a program do that.
   std::string stored() const {
-    alignas(kBytes) static char page[kBytes];
-    int past = open(name_, O_RDONLY | O_DIRECT | O_CLOEXEC);
-    if (past < 0) past = open(name_, O_RDONLY | O_CLOEXEC);
-    ssize_t got = pread(past, page, kBytes, 0);
-    if (got < 0) got = pread(file_, page, kBytes, 0);
-    close(past);
-    EXPECT_EQ(got, ssize_t{kBytes});
-    page[kBytes - 1] = '\0';
+    char page[kBytes] = "";
+    EXPECT_EQ(pread(file_, page, kBytes, 0), ssize_t{kBytes});
     return page;
+  }
+  /// Whether the kernel has yet to write what is in the page. A file system in memory never writes.
+  bool is_kept_in_memory() const {
+    struct statfs of {};
+    return fstatfs(file_, &of) == 0 && of.f_type == TMPFS_MAGIC;
+  }
+  bool is_dirty() const {
+    std::ifstream mappings("/proc/self/smaps");
+    const auto at = reinterpret_cast<uintptr_t>(memory_);
+    bool here = false;
+    long dirty_kib = 0;
+    for (std::string line; std::getline(mappings, line);) {
+      uintptr_t start = 0, end = 0;
+      char dash = 0;
+      std::istringstream range(line);
+      if (range >> std::hex >> start >> dash >> end && dash == '-') here = start <= at && at < end;
+      if (here && line.find("_Dirty:") != std::string::npos)
+        dirty_kib += std::stol(line.substr(line.find(':') + 1));
+    }
+    return dirty_kib > 0;
   }
 
  private:
@@ -88,10 +106,38 @@ TEST(RpmaFiles, KeepWhatWasMadePersistent) {
             0);
   EXPECT_EQ(rpma_send(pair.active, nullptr, 0, 0, RPMA_F_COMPLETION_ON_ERROR, nullptr), 0);
   expect_success(passive);
+  EXPECT_TRUE(file.is_dirty());
   ASSERT_EQ(msync(file.memory(), kBytes, MS_SYNC), 0);
   EXPECT_EQ(rpma_send(pair.passive, nullptr, 0, 0, RPMA_F_COMPLETION_ON_ERROR, nullptr), 0);
   expect_success(active);
   EXPECT_EQ(file.stored(), "for ever");
+  EXPECT_TRUE(!file.is_dirty() || file.is_kept_in_memory());
+}
+
+// A device that flushes by itself does it without the other side's program.
+TEST(RpmaFiles, KeepWhatADeviceFlushed) {
+  const File file;
+  const Peer peer;
+  ibv_device_attr_ex attributes{};
+  ASSERT_EQ(ibv_query_device_ex(peer.device, nullptr, &attributes), 0);
+  const bool flushes = (attributes.device_cap_flags_ex >> 38 & 3) == 3;
+  const Pair pair(peer);
+  const FileMemory there(peer, file, RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
+  rpma_peer_cfg* cfg = nullptr;
+  ASSERT_EQ(rpma_peer_cfg_new(&cfg), 0);
+  ASSERT_EQ(rpma_peer_cfg_set_direct_write_to_pmem(cfg, true), 0);
+  EXPECT_EQ(rpma_conn_apply_remote_peer_cfg(pair.active, cfg), 0);
+  EXPECT_EQ(rpma_peer_cfg_delete(&cfg), 0);
+  Memory here(peer);
+  here.write("flushed");
+  EXPECT_EQ(rpma_write(pair.active, there.remote, 0, here.local, 0, 8, RPMA_F_COMPLETION_ON_ERROR, nullptr),
+            0);
+  EXPECT_EQ(rpma_flush(pair.active, there.remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, RPMA_F_COMPLETION_ALWAYS,
+                       nullptr),
+            0);
+  expect_success(queue_of(pair.active));
+  EXPECT_EQ(file.stored(), "flushed");
+  EXPECT_TRUE(!flushes || !file.is_dirty() || file.is_kept_in_memory());
 }
 
 TEST(RpmaFiles, ThatAreMappedForReadingAreRead) {
