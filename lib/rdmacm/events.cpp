@@ -202,15 +202,21 @@ bool take(Event& event, const Answer& answer) {
 
 /// Waits until an event is there, as the program has set the channel, and fetches it.
 int fetch(const Channel& channel, Answer& answer) {
+  // Not of the channel any more: another thread may destroy it meanwhile.
+  const int fd = channel.base.fd;
+  const uint32_t number = channel.number;
   for (;;) {
     uint64_t one;
-    if (::read(channel.base.fd, &one, sizeof one) != sizeof one) return -1;
+    if (::read(fd, &one, sizeof one) != sizeof one) return -1;
     Request request{};
     request.what = Do::kGetEvent;
-    request.channel = channel.number;
+    request.channel = number;
     if (ask(request, answer) == 0) return 0;
     // What was waited for was taken back meanwhile.
-    if (errno != EAGAIN) return -1;
+    if (errno == EAGAIN) continue;
+    if (errno != ENOENT || channel_is_open(number)) return -1;
+    // So was the channel. In the kernel, too, a thread that waits for an event of it waits on.
+    return ::pause();
   }
 }
 

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "agent/client.h"
 #include "lib/rdmacm/memory_of_manager.h"
@@ -33,6 +34,11 @@ class Connection {
   }
 
   int ask(Request& request, Answer& answer, int file);
+  template <class Look>
+  auto look_into_memory(Look look) {
+    const std::scoped_lock guard(lock_);
+    return look(std::as_const(memory_));
+  }
 
  private:
   Connection();
@@ -214,6 +220,16 @@ uint32_t open_channel(int eventfd) {
   request.what = Do::kOpenChannel;
   Answer answer{};
   return Connection::of_process().ask(request, answer, eventfd) == 0 ? answer.channel : 0;
+}
+
+bool channel_is_open(uint32_t channel) {
+  return Connection::of_process().look_into_memory(
+      [&](const MemoryOfManager& memory) { return memory.has_channel(channel); });
+}
+
+bool recall(uint32_t id, agent::cm::Testament& testament) {
+  return Connection::of_process().look_into_memory(
+      [&](const MemoryOfManager& memory) { return memory.recall(id, testament); });
 }
 
 }  // namespace verbatim::rdmacm

@@ -16,5 +16,10 @@ int ask(Request& request, Answer& answer);
 /// Opens a channel over an eventfd, which must stay open until the channel is closed; its number, or 0 with
 /// errno set.
 uint32_t open_channel(int eventfd);
+/// Whether the process has the channel and did not close it.
+bool channel_is_open(uint32_t channel);
+
+/// What the manager told last of an id. False: nothing.
+bool recall(uint32_t id, agent::cm::Testament& testament);
 
 }  // namespace verbatim::rdmacm

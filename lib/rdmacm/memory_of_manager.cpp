@@ -77,6 +77,13 @@ void MemoryOfManager::translate(Request& request) const {
   if (found != memberships_.end()) request.id = found->second.number;
 }
 
+bool MemoryOfManager::recall(uint32_t id, agent::cm::Testament& testament) const {
+  const auto found = ids_.find(id);
+  if (found == ids_.end() || found->second.testament.bytes == 0) return false;
+  testament = found->second.testament;
+  return true;
+}
+
 void MemoryOfManager::forget_all() {
   channels_.clear();
   ids_.clear();

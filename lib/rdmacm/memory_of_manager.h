@@ -21,6 +21,9 @@ class MemoryOfManager {
   void repeat(Tell tell);
 
   bool is_empty() const { return channels_.empty(); }
+  bool has_channel(uint32_t channel) const { return channels_.count(channel) != 0; }
+  /// The newest testament of an id. False: none.
+  bool recall(uint32_t id, agent::cm::Testament& testament) const;
   void forget_all();
 
  private:

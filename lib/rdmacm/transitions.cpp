@@ -2,6 +2,7 @@
 // The states of queue pairs that the library moves, and their options (ECE).
 #include "lib/rdmacm/transitions.h"
 
+#include "agent/cm/identifier.h"
 #include "lib/rdmacm/convert.h"
 #include "lib/rdmacm/result.h"
 
@@ -20,6 +21,19 @@ int move(ibv_qp* qp, ibv_qp_state state, int more = 0) {
 
 /// Options of a device that has none are all right.
 int settle_ece(int error) { return error == EOPNOTSUPP ? 0 : settle(error); }
+
+/// The attributes of a connection out of what the manager has told already. False: it has to be asked. It
+/// alone chooses the Q_Key of datagrams, and says why there are no attributes.
+bool remembered(const Id& id, uint32_t state, agent::cm::QpAttributes& to) {
+  agent::cm::Testament testament;
+  agent::cm::Will will;
+  if (!recall(id.number, testament) || !agent::cm::read_testament(testament, will) || will.id.is_datagram())
+    return false;
+  const Expected<agent::cm::QpAttributes> known =
+      agent::cm::qp_attributes(will.id, will.id.comm_id != 0 ? &will.connection : nullptr, state);
+  if (known) to = *known;
+  return known.ok();
+}
 
 int to_init(Id& id, ibv_qp* qp) {
   ibv_qp_attr attributes{};
@@ -108,10 +122,12 @@ using namespace verbatim::rdmacm;
 extern "C" {
 
 int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* qp_attr, int* qp_attr_mask) {
-  Request request = request_for(*Id::of(id), Do::kQpAttributes);
-  request.qp_state = qp_attr->qp_state;
   Answer answer{};
-  if (ask(request, answer) != 0) return -1;
+  if (!remembered(*Id::of(id), qp_attr->qp_state, answer.qp)) {
+    Request request = request_for(*Id::of(id), Do::kQpAttributes);
+    request.qp_state = qp_attr->qp_state;
+    if (ask(request, answer) != 0) return -1;
+  }
   to_public(answer.qp, *qp_attr);
   *qp_attr_mask = static_cast<int>(answer.qp.mask);
   return 0;
