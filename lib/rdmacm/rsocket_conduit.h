@@ -13,6 +13,10 @@
 
 namespace verbatim::rdmacm {
 
+inline constexpr uint32_t kEntriesMax = 0xfffe, kEntriesMin = 16;
+inline constexpr uint32_t kBufferMin = 4096, kBufferMax = INT32_MAX & ~1;
+inline constexpr uint32_t kMappingsMax = 0x7fff;
+
 /// What a socket asks of its queue pair; options change it before the connection is made.
 struct StreamSizes {
   uint32_t send_bytes = 1 << 17, receive_bytes = 1 << 17;

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "lib/rdmacm/result.h"
+#include "lib/rdmacm/rsocket_defaults.h"
 #include "lib/rdmacm/sockaddr.h"
 
 namespace verbatim::rdmacm {
@@ -136,7 +138,7 @@ int DatagramSocket::connect(const sockaddr* address, socklen_t bytes) {
   const Lock lock(lock_);
   if (length_of(address) == 0 || bytes < length_of(address)) return fail(EINVAL);
   const Peer peer(address, length_of(address));
-  if (destination(peer) == nullptr) return -1;
+  if (::connect(udp_, address, bytes) != 0 || destination(peer) == nullptr) return -1;
   connected_ = peer;
   return 0;
 }
@@ -199,8 +201,14 @@ void DatagramSocket::drain_udp() {
   }
 }
 
-void DatagramSocket::drain() {
-  drain_udp();
+void DatagramSocket::drain(Udp udp) {
+  // A look at it is a system call, and little comes that way once the queue pairs are known.
+  constexpr auto kBetweenLooks = std::chrono::microseconds(20);
+  const auto now = std::chrono::steady_clock::now();
+  if (udp == Udp::kLook || now >= looked_at_udp_ + kBetweenLooks) {
+    looked_at_udp_ = now;
+    drain_udp();
+  }
   for (const auto& each : ports_) {
     DatagramPort::Arrival arrival;
     while (each.second->take(arrival)) {
@@ -216,22 +224,40 @@ void DatagramSocket::drain() {
   }
 }
 
+bool DatagramSocket::spin_until(Lock& lock, const std::function<bool()>& test) {
+  const auto end = std::chrono::steady_clock::now() + socket_defaults().polling;
+  do {
+    lock.unlock();
+    lock.lock();
+    drain(Udp::kNowAndThen);
+    if (test()) return true;
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+void DatagramSocket::take_news() {
+  for (const auto& each : ports_) each.second->take_events();
+  drain(Udp::kLook);
+  watchers.tell();
+}
+
 int DatagramSocket::wait(Lock& lock, bool nonblocking, const std::function<bool()>& test) {
+  drain(Udp::kNowAndThen);
+  if (test()) return 0;
+  if (nonblocking) return fail(EWOULDBLOCK);
+  if (spin_until(lock, test)) return 0;
+  const Watch watch(watchers);
   for (;;) {
-    drain();
-    if (test()) return 0;
-    if (nonblocking) return fail(EWOULDBLOCK);
     for (const auto& each : ports_) each.second->arm();
-    drain();
+    drain(Udp::kNowAndThen);
     if (test()) return 0;
     lock.unlock();
-    // Another thread may take what this one waits for: it looks again after a while.
-    constexpr int kLookAgainMs = 100;
-    pollfd all{all_, POLLIN, 0};
-    const int woken = ::poll(&all, 1, kLookAgainMs);
+    pollfd waits[2] = {{all_, POLLIN, 0}, {watch.bell(), POLLIN, 0}};
+    const int woken = ::poll(waits, 2, -1);
     const int error = errno;
     lock.lock();
-    for (const auto& each : ports_) each.second->take_events();
+    if (woken > 0 && waits[1].revents != 0) silence(watch.bell());
+    if (woken > 0 && waits[0].revents != 0) take_news();
     if (woken < 0) return fail(error);
   }
 }
@@ -275,7 +301,7 @@ ssize_t DatagramSocket::send(const iovec* pieces, int count, int flags, const so
     peer = Peer(to, length_of(to));
   }
   if (peer.bytes == 0) return fail(EDESTADDRREQ);
-  drain();
+  drain(Udp::kNowAndThen);
   Destination* destined = destination(peer);
   if (destined == nullptr) return -1;
   if (destined->way == nullptr) return send_udp(*destined, peer, pieces, count, UdpHeader::kData);
@@ -320,7 +346,7 @@ int DatagramSocket::get_option(int level, int name, void* value, socklen_t* byte
 
 short DatagramSocket::ready(short events) {
   const Lock lock(lock_);
-  drain();
+  drain(Udp::kNowAndThen);
   int found = 0;
   if ((events & POLLIN) != 0 && !waiting_.empty()) found |= POLLIN;
   const bool room =
@@ -337,8 +363,7 @@ Socket::Waits DatagramSocket::prepare_to_wait() {
 
 void DatagramSocket::woken() {
   const Lock lock(lock_);
-  for (const auto& each : ports_) each.second->take_events();
-  drain();
+  take_news();
 }
 
 off_t DatagramSocket::map(void* /*start*/, size_t /*bytes*/, int /*prot*/, off_t /*offset*/) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -127,7 +128,8 @@ class DatagramSocket final : public Socket {
     Peer from;
   };
 
-  void drain();
+  enum class Udp : bool { kNowAndThen, kLook };
+  void drain(Udp udp);
   void drain_udp();
   size_t waiting_max() const { return receive_bytes_ / DatagramPort::kSlot; }
   void take_udp(const uint8_t* bytes, size_t count, const Peer& from);
@@ -135,6 +137,9 @@ class DatagramSocket final : public Socket {
   DatagramPort* port_for(const Peer& peer);
   Destination* destination(const Peer& peer);
   ssize_t send_udp(const Destination& to, const Peer& peer, const iovec* pieces, int count, uint8_t what);
+  bool spin_until(Lock& lock, const std::function<bool()>& test);
+  /// Something has called for this thread.
+  void take_news();
   int wait(Lock& lock, bool nonblocking, const std::function<bool()>& test);
   size_t hand_out(const Waiting& datagram, Gather& to, size_t bytes_max, sockaddr* from, socklen_t* bytes);
 
@@ -143,6 +148,7 @@ class DatagramSocket final : public Socket {
   const int domain_;
   std::mutex lock_;
   bool named_ = false;
+  std::chrono::steady_clock::time_point looked_at_udp_;
   uint64_t edges_ = 1;
   uint32_t send_bytes_ = 1 << 17, receive_bytes_ = 1 << 17;
   std::map<Peer, std::unique_ptr<DatagramPort>> ports_;  ///< by local address

@@ -11,9 +11,6 @@
 namespace verbatim::rdmacm {
 namespace {
 
-constexpr uint32_t kEntriesMax = 0xfffe, kEntriesMin = 16;
-constexpr uint32_t kLeastBuffer = 4096;
-
 /// An int of the program's. False: it is not as long as one.
 bool take(const void* value, socklen_t bytes, int& to) {
   if (value == nullptr || bytes < sizeof to) return false;
@@ -36,7 +33,7 @@ uint32_t entries(int wanted) {
 /// Twice what was asked for, as the kernel does.
 uint32_t buffer(int wanted) {
   const int64_t doubled = 2 * static_cast<int64_t>(wanted);
-  return static_cast<uint32_t>(std::clamp<int64_t>(doubled, kLeastBuffer, INT32_MAX & ~1));
+  return static_cast<uint32_t>(std::clamp<int64_t>(doubled, kBufferMin, kBufferMax));
 }
 
 }  // namespace
@@ -50,6 +47,13 @@ int StreamSocket::set_socket_option(int name, const void* value, socklen_t bytes
   int number;
   if (!take(value, bytes, number)) return fail(EINVAL);
   switch (name) {
+    case SO_REUSEPORT:
+      // Whose port is shared with whom is not distinguished; a port has one listener.
+      reuse_port_ = number != 0;
+      number = reuse_port_ || reuse_address_;
+      return phase_ == Phase::kFresh
+                 ? rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &number, sizeof number)
+                 : 0;
     case SO_REUSEADDR:
       reuse_address_ = number != 0;
       // Bound already: it is too late to matter.
@@ -111,7 +115,8 @@ int StreamSocket::set_rdma_option(int name, const void* value, socklen_t bytes) 
       sizes_.inline_bytes = std::min(static_cast<uint32_t>(number), kEntriesMax);
       return 0;
     case RDMA_IOMAPSIZE:
-      sizes_.mappings = unscale_mappings(scale_mappings(std::min(static_cast<uint32_t>(number), 0x7fffu)));
+      sizes_.mappings =
+          unscale_mappings(scale_mappings(std::min(static_cast<uint32_t>(number), kMappingsMax)));
       return 0;
     default:
       return fail(ENOTSUP);
@@ -149,6 +154,8 @@ bool StreamSocket::get_socket_option(int name, void* value, socklen_t* bytes) {
   switch (name) {
     case SO_REUSEADDR:
       return give<int>(reuse_address_, value, bytes);
+    case SO_REUSEPORT:
+      return give<int>(reuse_port_, value, bytes);
     case SO_KEEPALIVE:
       return give<int>(keep_alive_, value, bytes);
     case SO_OOBINLINE:

@@ -7,16 +7,13 @@
 #include <cstring>
 
 #include "lib/rdmacm/result.h"
+#include "lib/rdmacm/rsocket_defaults.h"
 
 namespace verbatim::rdmacm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-constexpr auto kSpin = std::chrono::microseconds(10);
-// A thread that uses a socket may take what another one waits for; that one looks again after a while.
-constexpr milliseconds kLookAgain{100};
 
 /// What is ready now.
 int look(std::vector<Watched>& all) {
@@ -34,9 +31,31 @@ int look(std::vector<Watched>& all) {
   return found;
 }
 
-/// What the kernel waits on for them.
-std::vector<pollfd> waits_of(std::vector<Watched>& all) {
+/// Watches all of them as long as it lives.
+class WatchOfAll {
+ public:
+  explicit WatchOfAll(const std::vector<Watched>& all) : all_(all), bell_(bell_of_thread()) {
+    for (const Watched& each : all_)
+      if (each.socket != nullptr) each.socket->watchers.add(bell_);
+  }
+  ~WatchOfAll() {
+    for (const Watched& each : all_)
+      if (each.socket != nullptr) each.socket->watchers.remove(bell_);
+  }
+  WatchOfAll(const WatchOfAll&) = delete;
+  WatchOfAll& operator=(const WatchOfAll&) = delete;
+  int bell() const { return bell_; }
+
+ private:
+  const std::vector<Watched>& all_;
+  const int bell_;
+};
+
+/// What the kernel waits on for them, the bell first.
+std::vector<pollfd> waits_of(std::vector<Watched>& all, int bell) {
   std::vector<pollfd> waits;
+  waits.reserve(2 * all.size() + 1);
+  waits.push_back({bell, POLLIN, 0});
   for (Watched& each : all) {
     if (each.socket == nullptr) {
       waits.push_back({each.wanted->fd, each.wanted->events, 0});
@@ -56,24 +75,32 @@ void tell_of_waking(std::vector<Watched>& all) {
 }  // namespace
 
 int wait_for(std::vector<Watched>& all, int timeout_ms) {
+  const SocketDefaults& defaults = socket_defaults();
+  int found = look(all);
+  if (found > 0 || timeout_ms == 0) return found;
   const auto begin = Clock::now();
   const auto end = begin + milliseconds(std::max(timeout_ms, 0));
+  while (Clock::now() < begin + defaults.polling) {
+    found = look(all);
+    if (found > 0) return found;
+  }
+  const WatchOfAll watch(all);
   for (;;) {
-    int found = look(all);
-    if (found > 0 || timeout_ms == 0) return found;
-    if (Clock::now() < begin + kSpin) continue;
-    std::vector<pollfd> waits = waits_of(all);
+    std::vector<pollfd> waits = waits_of(all, watch.bell());
     // What came before the waits were prepared rings no more.
     found = look(all);
     if (found > 0) return found;
-    milliseconds pause = kLookAgain;
+    milliseconds pause = defaults.wake_up_interval;
     if (timeout_ms > 0) {
       const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
       if (left.count() <= 0) return 0;
       pause = std::min(pause, left);
     }
     if (::poll(waits.data(), waits.size(), static_cast<int>(pause.count())) < 0) return -1;
+    if (waits[0].revents != 0) silence(watch.bell());
     tell_of_waking(all);
+    found = look(all);
+    if (found > 0) return found;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "lib/rdmacm/public.h"
+#include "lib/rdmacm/rsocket_watchers.h"
 
 namespace verbatim::rdmacm {
 
@@ -56,6 +57,7 @@ class Socket {
     return (status_flags & O_NONBLOCK) != 0 || (flags & MSG_DONTWAIT) != 0;
   }
 
+  Watchers watchers;                     ///< told when something was taken that may have been waited for
   std::atomic<int> status_flags{0};      ///< O_NONBLOCK, as of F_SETFL
   std::atomic<int> descriptor_flags{0};  ///< FD_CLOEXEC, as of F_SETFD
 };

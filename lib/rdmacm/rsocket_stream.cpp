@@ -214,7 +214,7 @@ int StreamSocket::shutdown(int how) {
     wait_until(lock, false, [&] { return conduit.all_sent() || !conduit.is_connected(); });
   }
   if (!conduit.is_connected()) move_to_error(*Id::of(id_));
-  changed_.notify_all();
+  watchers.tell();
   return 0;
 }
 

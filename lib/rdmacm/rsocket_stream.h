@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 
 #include "lib/rdmacm/rsocket_conduit.h"
+#include "lib/rdmacm/rsocket_defaults.h"
 #include "lib/rdmacm/rsocket_socket.h"
 
 namespace verbatim::rdmacm {
@@ -73,6 +73,8 @@ class StreamSocket final : public Socket {
   int wait_until(Lock& lock, bool nonblocking, const std::function<bool()>& test);
   int spin_until(Lock& lock, const std::function<bool()>& test);
   void take_manager_event();
+  /// Something has called for this thread: takes in what it was.
+  void take_news(bool completions, bool of_manager);
   /// Opens what is still opening, for a call that needs it open; the lock is held. 0, or -1.
   int need_open();
 
@@ -90,15 +92,14 @@ class StreamSocket final : public Socket {
 
   rdma_cm_id* const id_;
   std::mutex lock_;
-  std::condition_variable changed_;
-  bool somebody_waits_ = false;  ///< in the kernel, for all who wait
   Phase phase_ = Phase::kFresh;
   int retries_ = 0;
   int error_ = 0;  ///< of the connection, for SO_ERROR
-  StreamSizes sizes_;
+  StreamSizes sizes_ = socket_defaults().sizes;
   std::unique_ptr<Conduit> conduit_;
   std::vector<uint8_t> route_;  ///< of RDMA_ROUTE
-  bool reuse_address_ = false, out_of_band_inline_ = false, linger_ = true, keep_alive_ = false;
+  bool reuse_address_ = false, reuse_port_ = false, out_of_band_inline_ = false, linger_ = true,
+       keep_alive_ = false;
   bool no_delay_ = false, v6_only_ = false;
   int type_of_service_ = 0, keep_idle_s_ = 7200;
 };

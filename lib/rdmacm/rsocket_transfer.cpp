@@ -12,13 +12,12 @@
 namespace verbatim::rdmacm {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(10);
 constexpr size_t kFirstPiece = 2048, kLargestPiece = 65536;
 
 }  // namespace
 
 int StreamSocket::spin_until(Lock& lock, const std::function<bool()>& test) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+  const auto end = std::chrono::steady_clock::now() + socket_defaults().polling;
   do {
     conduit_->drain();
     if (test()) return 0;
@@ -33,29 +32,29 @@ int StreamSocket::wait_until(Lock& lock, bool nonblocking, const std::function<b
   if (test()) return 0;
   if (nonblocking) return fail(EWOULDBLOCK);
   if (spin_until(lock, test) == 0) return 0;
+  const Watch watch(watchers);
   for (;;) {
-    // One thread waits in the kernel for all of them.
-    while (somebody_waits_) {
-      changed_.wait(lock);
-      if (test()) return 0;
-    }
     conduit_->arm();
     conduit_->drain();
     if (test()) return 0;
-    somebody_waits_ = true;
     lock.unlock();
-    pollfd waits[2] = {{conduit_->events()->fd, POLLIN, 0}, {id_->channel->fd, POLLIN, 0}};
-    const int woken = ::poll(waits, 2, -1);
+    pollfd waits[3] = {
+        {conduit_->events()->fd, POLLIN, 0}, {id_->channel->fd, POLLIN, 0}, {watch.bell(), POLLIN, 0}};
+    const int woken = ::poll(waits, 3, -1);
     const int error = errno;
     lock.lock();
-    somebody_waits_ = false;
-    conduit_->take_events();
-    if (woken > 0 && waits[1].revents != 0) take_manager_event();
-    conduit_->drain();
-    changed_.notify_all();
+    if (woken > 0 && waits[2].revents != 0) silence(watch.bell());
+    take_news(woken > 0 && waits[0].revents != 0, woken > 0 && waits[1].revents != 0);
     if (test()) return 0;
     if (woken < 0) return fail(error);
   }
+}
+
+void StreamSocket::take_news(bool completions, bool of_manager) {
+  if (completions) conduit_->take_events();
+  if (of_manager) take_manager_event();
+  conduit_->drain();
+  if (completions || of_manager) watchers.tell();
 }
 
 void StreamSocket::take_manager_event() {
@@ -189,11 +188,9 @@ Socket::Waits StreamSocket::prepare_to_wait() {
 void StreamSocket::woken() {
   const Lock lock(lock_);
   if (phase_ != Phase::kOpen) return;
-  conduit_->take_events();
-  pollfd manager{id_->channel->fd, POLLIN, 0};
-  if (::poll(&manager, 1, 0) > 0) take_manager_event();
-  conduit_->drain();
-  changed_.notify_all();
+  pollfd waits[2] = {{conduit_->events()->fd, POLLIN, 0}, {id_->channel->fd, POLLIN, 0}};
+  const bool any = ::poll(waits, 2, 0) > 0;
+  take_news(any && waits[0].revents != 0, any && waits[1].revents != 0);
 }
 
 }  // namespace verbatim::rdmacm
