@@ -4,15 +4,14 @@
 #include <array>
 #include <atomic>
 
+#include "lib/rspreload/fork_safety.h"
+
 namespace verbatim::rspreload {
 namespace {
 
-constexpr int kDescriptors = 1 << 16;
 // By descriptor: the socket that it means, plus one. By socket: how many descriptors mean it.
 std::array<std::atomic<int>, kDescriptors> meanings, users;
 std::atomic<uint32_t> used;
-
-bool is_possible(int descriptor) { return descriptor >= 0 && descriptor < kDescriptors; }
 
 }  // namespace
 
@@ -21,6 +20,11 @@ thread_local int Inside::depth_ = 0;
 int meaning_of(int descriptor) {
   if (Inside::is_active() || !is_possible(descriptor)) return -1;
   return meanings[static_cast<size_t>(descriptor)].load(std::memory_order_acquire) - 1;
+}
+
+int meaning_for_data(int descriptor) {
+  turn_over(descriptor);
+  return meaning_of(descriptor);
 }
 
 void let_mean(int descriptor, int socket) {

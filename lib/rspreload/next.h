@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 namespace verbatim::rspreload {
@@ -35,15 +36,22 @@ struct Next {
   ssize_t (*sendfile)(int, int, off_t*, size_t);
   int (*poll)(pollfd*, nfds_t, int);
   int (*poll_chk)(pollfd*, nfds_t, int, size_t);
+  int (*ppoll)(pollfd*, nfds_t, const timespec*, const sigset_t*);
+  int (*ppoll_chk)(pollfd*, nfds_t, const timespec*, const sigset_t*, size_t);
   int (*select)(int, fd_set*, fd_set*, fd_set*, timeval*);
+  int (*pselect)(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*);
   int (*epoll_create1)(int);
   int (*epoll_ctl)(int, int, int, epoll_event*);
   int (*epoll_wait)(int, epoll_event*, int, int);
+  int (*epoll_pwait)(int, epoll_event*, int, int, const sigset_t*);
   int (*getpeername)(int, sockaddr*, socklen_t*);
   int (*getsockname)(int, sockaddr*, socklen_t*);
   int (*getsockopt)(int, int, int, void*, socklen_t*);
   int (*setsockopt)(int, int, int, const void*, socklen_t);
   int (*fcntl)(int, int, ...);
+  int (*ioctl)(int, unsigned long, ...);
+  int (*fstat)(int, struct stat*);
+  int (*fstat64)(int, struct stat64*);
   int (*dup)(int);
   int (*dup2)(int, int);
 };

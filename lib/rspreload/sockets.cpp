@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/rsocket.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,13 +12,21 @@
 #include <cstring>
 
 #include "lib/rspreload/descriptors.h"
+#include "lib/rspreload/fork_safety.h"
 #include "lib/rspreload/next.h"
 
+using verbatim::rspreload::begin_as_plain;
 using verbatim::rspreload::forget;
+using verbatim::rspreload::forget_plain;
 using verbatim::rspreload::Inside;
+using verbatim::rspreload::is_fork_safety_wanted;
 using verbatim::rspreload::let_mean;
+using verbatim::rspreload::meaning_for_data;
 using verbatim::rspreload::meaning_of;
 using verbatim::rspreload::next;
+using verbatim::rspreload::note_accepted;
+using verbatim::rspreload::note_connecting;
+using verbatim::rspreload::note_listening;
 
 namespace {
 
@@ -77,6 +86,18 @@ int fall_back(int descriptor, int socket, const sockaddr* address, socklen_t byt
   return moved < 0 ? -1 : next().connect(descriptor, address, bytes);
 }
 
+constexpr mode_t kModeOfSockets = S_IFSOCK | S_IRWXU | S_IRWXG | S_IRWXO;
+
+/// How much can be read without waiting, as far as a look at it goes.
+int count_readable(int socket, int& count) {
+  constexpr size_t kMost = 1 << 16;
+  char bytes[kMost];
+  const ssize_t found = rrecv(socket, bytes, kMost, MSG_PEEK | MSG_DONTWAIT);
+  if (found < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return -1;
+  count = found > 0 ? static_cast<int>(found) : 0;
+  return 0;
+}
+
 }  // namespace
 
 // The library exports what its version script names.
@@ -86,6 +107,11 @@ extern "C" {
 
 int socket(int domain, int type, int protocol) {
   if (!is_wanted(domain, type)) return next().socket(domain, type, protocol);
+  if (is_fork_safety_wanted()) {
+    const int plain = next().socket(domain, type, protocol);
+    if (plain >= 0) begin_as_plain(plain);
+    return plain;
+  }
   const Inside inside;
   const int made = rsocket(domain, type, protocol);
   if (made < 0) return next().socket(domain, type, protocol);
@@ -102,14 +128,22 @@ int bind(int descriptor, const sockaddr* address, socklen_t bytes) {
 
 int listen(int descriptor, int backlog) {
   const int socket = meaning_of(descriptor);
-  if (socket < 0) return next().listen(descriptor, backlog);
+  if (socket < 0) {
+    const int result = next().listen(descriptor, backlog);
+    if (result == 0) note_listening(descriptor);
+    return result;
+  }
   const Inside inside;
   return rlisten(socket, backlog);
 }
 
 int accept4(int descriptor, sockaddr* address, socklen_t* bytes, int flags) {
   const int socket = meaning_of(descriptor);
-  if (socket < 0) return next().accept4(descriptor, address, bytes, flags);
+  if (socket < 0) {
+    const int plain = next().accept4(descriptor, address, bytes, flags);
+    if (plain >= 0) note_accepted(descriptor, plain);
+    return plain;
+  }
   const Inside inside;
   const int accepted = raccept(socket, address, bytes);
   if (accepted < 0) return -1;
@@ -123,7 +157,10 @@ int accept(int descriptor, sockaddr* address, socklen_t* bytes) {
 
 int connect(int descriptor, const sockaddr* address, socklen_t bytes) {
   const int socket = meaning_of(descriptor);
-  if (socket < 0) return next().connect(descriptor, address, bytes);
+  if (socket < 0) {
+    if (!is_for_the_kernel(address)) note_connecting(descriptor);
+    return next().connect(descriptor, address, bytes);
+  }
   const Inside inside;
   if (is_for_the_kernel(address)) return fall_back(descriptor, socket, address, bytes);
   const int result = rconnect(socket, address, bytes);
@@ -140,6 +177,7 @@ int shutdown(int descriptor, int how) {
 
 int close(int descriptor) {
   const int socket = meaning_of(descriptor);
+  forget_plain(descriptor);
   if (socket < 0) return next().close(descriptor);
   const Inside inside;
   if (forget(descriptor)) rclose(socket);
@@ -147,7 +185,7 @@ int close(int descriptor) {
 }
 
 int dup(int descriptor) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   const int copy = next().dup(descriptor);
   if (socket >= 0 && copy >= 0) let_mean(copy, socket);
   return copy;
@@ -155,7 +193,8 @@ int dup(int descriptor) {
 
 int dup2(int descriptor, int copy) {
   if (descriptor == copy) return next().dup2(descriptor, copy);
-  const int socket = meaning_of(descriptor), replaced = meaning_of(copy);
+  const int socket = meaning_for_data(descriptor), replaced = meaning_of(copy);
+  forget_plain(copy);
   const Inside inside;
   if (replaced >= 0 && forget(copy)) rclose(replaced);
   const int made = next().dup2(descriptor, copy);
@@ -196,16 +235,51 @@ int fcntl(int descriptor, int command, ...) {
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  const int socket = meaning_of(descriptor);
+  const bool copies = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  const int socket = copies ? meaning_for_data(descriptor) : meaning_of(descriptor);
   if (socket < 0) return next().fcntl(descriptor, command, argument);
   const Inside inside;
-  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+  if (copies) {
     const int copy = next().fcntl(descriptor, command, argument);
     if (copy >= 0) let_mean(copy, socket);
     return copy;
   }
   if (command == F_GETFD || command == F_SETFD) return next().fcntl(descriptor, command, argument);
   return rfcntl(socket, command, static_cast<int>(reinterpret_cast<intptr_t>(argument)));
+}
+
+int ioctl(int descriptor, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const int socket = meaning_of(descriptor);
+  if (socket < 0) return next().ioctl(descriptor, request, argument);
+  const Inside inside;
+  switch (request) {
+    case FIONBIO: {
+      const int flags = rfcntl(socket, F_GETFL);
+      const bool on = *static_cast<const int*>(argument) != 0;
+      return rfcntl(socket, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+    }
+    case FIONREAD:
+      return count_readable(socket, *static_cast<int*>(argument));
+    default:
+      errno = ENOTTY;
+      return -1;
+  }
+}
+
+int fstat(int descriptor, struct stat* status) {
+  const int result = next().fstat(descriptor, status);
+  if (result == 0 && meaning_of(descriptor) >= 0) status->st_mode = kModeOfSockets;
+  return result;
+}
+
+int fstat64(int descriptor, struct stat64* status) {
+  const int result = next().fstat64(descriptor, status);
+  if (result == 0 && meaning_of(descriptor) >= 0) status->st_mode = kModeOfSockets;
+  return result;
 }
 
 int fcntl64(int descriptor, int command, ...) {

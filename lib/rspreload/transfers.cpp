@@ -10,7 +10,7 @@
 #include "lib/rspreload/next.h"
 
 using verbatim::rspreload::Inside;
-using verbatim::rspreload::meaning_of;
+using verbatim::rspreload::meaning_for_data;
 using verbatim::rspreload::next;
 
 namespace {
@@ -44,35 +44,35 @@ ssize_t copy_file(int socket, int file, off_t* offset, size_t count) {
 extern "C" {
 
 ssize_t recv(int descriptor, void* to, size_t bytes, int flags) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().recv(descriptor, to, bytes, flags);
   const Inside inside;
   return rrecv(socket, to, bytes, flags);
 }
 
 ssize_t recvfrom(int descriptor, void* to, size_t bytes, int flags, sockaddr* from, socklen_t* length) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().recvfrom(descriptor, to, bytes, flags, from, length);
   const Inside inside;
   return rrecvfrom(socket, to, bytes, flags, from, length);
 }
 
 ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().recvmsg(descriptor, message, flags);
   const Inside inside;
   return rrecvmsg(socket, message, flags);
 }
 
 ssize_t read(int descriptor, void* to, size_t bytes) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().read(descriptor, to, bytes);
   const Inside inside;
   return rread(socket, to, bytes);
 }
 
 ssize_t readv(int descriptor, const iovec* pieces, int count) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().readv(descriptor, pieces, count);
   const Inside inside;
   return rreadv(socket, pieces, count);
@@ -81,24 +81,25 @@ ssize_t readv(int descriptor, const iovec* pieces, int count) {
 // What a compiler makes of these calls where it knows the size of the buffer. Too much is the C library's
 // affair.
 ssize_t __recv_chk(int descriptor, void* to, size_t bytes, size_t room, int flags) {
-  if (bytes > room || meaning_of(descriptor) < 0) return next().recv_chk(descriptor, to, bytes, room, flags);
+  if (bytes > room || meaning_for_data(descriptor) < 0)
+    return next().recv_chk(descriptor, to, bytes, room, flags);
   return recv(descriptor, to, bytes, flags);
 }
 
 ssize_t __recvfrom_chk(int descriptor, void* to, size_t bytes, size_t room, int flags, sockaddr* from,
                        socklen_t* length) {
-  if (bytes > room || meaning_of(descriptor) < 0)
+  if (bytes > room || meaning_for_data(descriptor) < 0)
     return next().recvfrom_chk(descriptor, to, bytes, room, flags, from, length);
   return recvfrom(descriptor, to, bytes, flags, from, length);
 }
 
 ssize_t __read_chk(int descriptor, void* to, size_t bytes, size_t room) {
-  if (bytes > room || meaning_of(descriptor) < 0) return next().read_chk(descriptor, to, bytes, room);
+  if (bytes > room || meaning_for_data(descriptor) < 0) return next().read_chk(descriptor, to, bytes, room);
   return read(descriptor, to, bytes);
 }
 
 ssize_t send(int descriptor, const void* from, size_t bytes, int flags) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().send(descriptor, from, bytes, flags);
   const Inside inside;
   return rsend(socket, from, bytes, flags);
@@ -106,35 +107,35 @@ ssize_t send(int descriptor, const void* from, size_t bytes, int flags) {
 
 ssize_t sendto(int descriptor, const void* from, size_t bytes, int flags, const sockaddr* to,
                socklen_t length) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().sendto(descriptor, from, bytes, flags, to, length);
   const Inside inside;
   return rsendto(socket, from, bytes, flags, to, length);
 }
 
 ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().sendmsg(descriptor, message, flags);
   const Inside inside;
   return rsendmsg(socket, message, flags);
 }
 
 ssize_t write(int descriptor, const void* from, size_t bytes) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().write(descriptor, from, bytes);
   const Inside inside;
   return rwrite(socket, from, bytes);
 }
 
 ssize_t writev(int descriptor, const iovec* pieces, int count) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().writev(descriptor, pieces, count);
   const Inside inside;
   return rwritev(socket, pieces, count);
 }
 
 ssize_t sendfile(int descriptor, int file, off_t* offset, size_t count) {
-  const int socket = meaning_of(descriptor);
+  const int socket = meaning_for_data(descriptor);
   if (socket < 0) return next().sendfile(descriptor, file, offset, count);
   const Inside inside;
   return copy_file(socket, file, offset, count);
