@@ -5,6 +5,8 @@
 // engine's thread. Made when the first device is opened, taken down when the last one is closed, abandoned in
 // the child of a fork.
 
+#include <poll.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,6 +41,9 @@ class OpenDevice {
   virtual hw::Hca& hca() = 0;
   /// Where its raw doorbells are seen.
   virtual hw::RawDoorbells& doorbells() = 0;
+  /// poll() for a program's thread, which what arrives meanwhile wakes, too. 0 before the time is over:
+  /// something has arrived; take it in, look, and wait again.
+  virtual int wait(pollfd* files, uint32_t count, int timeout_ms) = 0;
 };
 
 /// Opens a device. Errors: whatever kept the process from joining the agent, ENOMEM.

@@ -27,6 +27,7 @@ void Conduit::drain() {
   int count;
   while ((count = ibv_poll_cq(cq_, kAtOnce, completions)) > 0) {
     ++edges_;
+    fired_ = true;
     for (int i = 0; i < count; ++i) {
       if ((completions[i].wr_id & kReceive) != 0)
         take_receive(completions[i]);
@@ -87,8 +88,19 @@ void Conduit::take_control(StreamControl message) {
     disconnect();
 }
 
+// With it have ended those before it.
 void Conduit::take_send(const ibv_wc& completion) {
-  const auto message = static_cast<uint32_t>(completion.wr_id);
+  const auto number = static_cast<uint32_t>(completion.wr_id);
+  while (!unfinished_.empty() && static_cast<int32_t>(number - first_unfinished_) >= 0) {
+    const uint32_t message = unfinished_.front();
+    unfinished_.pop_front();
+    ++first_unfinished_;
+    finish(message);
+  }
+  if (completion.status != IBV_WC_SUCCESS && connected_) fail(EIO);
+}
+
+void Conduit::finish(uint32_t message) {
   switch (message_of(message)) {
     case StreamMessage::kControl:
       if (static_cast<StreamControl>(value_of(message)) == StreamControl::kDisconnect) disconnect();
@@ -108,7 +120,6 @@ void Conduit::take_send(const ibv_wc& completion) {
     default:
       break;
   }
-  if (completion.status != IBV_WC_SUCCESS && connected_) fail(EIO);
 }
 
 }  // namespace verbatim::rdmacm

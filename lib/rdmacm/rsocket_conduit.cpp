@@ -95,7 +95,6 @@ bool Conduit::make_queue_pair() {
   ibv_qp_init_attr attributes{};
   attributes.send_cq = attributes.recv_cq = cq_;
   attributes.qp_type = IBV_QPT_RC;
-  attributes.sq_sig_all = 1;
   attributes.cap.max_send_wr = sizes_.send_entries;
   attributes.cap.max_recv_wr = sizes_.receive_entries;
   attributes.cap.max_send_sge = 2;
@@ -161,10 +160,26 @@ bool Conduit::take(const StreamGreeting& peer) {
 
 void Conduit::open() { connected_ = readable_ = writable_ = true; }
 
-void Conduit::take_events() {
+bool Conduit::take_event() {
   ibv_cq* cq;
   void* context;
-  while (ibv_get_cq_event(channel_, &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
+  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return false;
+  ibv_ack_cq_events(cq, 1);
+  armed_ = false;
+  return true;
+}
+
+void Conduit::take_events() {
+  while (take_event()) {
+  }
+}
+
+void Conduit::arm() {
+  if (armed_ && !fired_) return;
+  if (armed_) take_event();
+  ibv_req_notify_cq(cq_, 0);
+  armed_ = true;
+  fired_ = false;
 }
 
 void Conduit::fail(int error) {
@@ -191,18 +206,34 @@ bool Conduit::can_send() {
          send_free_ >= std::min(kLeastToSend, sizes_.send_bytes) && sent_ != sendable_;
 }
 
+bool Conduit::ends_group(uint32_t message) {
+  constexpr uint32_t kMessages = 16;
+  const bool data =
+      message_of(message) == StreamMessage::kData || message_of(message) == StreamMessage::kDirect;
+  ++group_messages_;
+  if (data) group_bytes_ += value_of(message);
+  const bool full = group_messages_ >= std::min(kMessages, sizes_.send_entries / 4) ||
+                    group_bytes_ >= sizes_.send_bytes / 4;
+  if (data && !full) return false;
+  group_messages_ = group_bytes_ = 0;
+  return true;
+}
+
 int Conduit::post(const Write& write, ibv_sge* pieces, int count, bool inline_data) {
   ibv_send_wr request{}, *refused = nullptr;
-  request.wr_id = write.message;
+  request.wr_id = first_unfinished_ + static_cast<uint32_t>(unfinished_.size());
   request.sg_list = pieces;
   request.num_sge = count;
   request.opcode = write.opcode;
-  request.send_flags = inline_data ? static_cast<unsigned>(IBV_SEND_INLINE) : 0;
+  if (inline_data) request.send_flags |= IBV_SEND_INLINE;
+  if (ends_group(write.message)) request.send_flags |= IBV_SEND_SIGNALED;
   request.imm_data = htobe32(write.message);
   request.wr.rdma.remote_addr = write.to.address;
   request.wr.rdma.rkey = write.to.key;
+  unfinished_.push_back(write.message);
   const int error = ibv_post_send(id_.qp, &request, &refused);
   if (error == 0) return 0;
+  unfinished_.pop_back();
   errno = error;
   return -1;
 }

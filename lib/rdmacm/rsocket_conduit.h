@@ -76,7 +76,8 @@ class Conduit {
 
   /// Takes in what has arrived or ended, and tells the peer of room.
   void drain();
-  void arm() { ibv_req_notify_cq(cq_, 0); }
+  /// The next completion makes an event.
+  void arm();
   ibv_comp_channel* events() const { return channel_; }
   /// Takes the events of the completion queue off its channel.
   void take_events();
@@ -134,6 +135,8 @@ class Conduit {
   void take_data(uint32_t bytes);
   void take_control(StreamControl message);
   void take_send(const ibv_wc& completion);
+  void finish(uint32_t message);
+  bool take_event();
   void fail(int error);
   void give_room();
   bool room_is_due() const;
@@ -146,6 +149,8 @@ class Conduit {
     RemotePiece to{};
   };
   int post(const Write& write, ibv_sge* pieces, int count, bool inline_data);
+  /// Whether its completion is to be told, and that of those before it with it.
+  bool ends_group(uint32_t message);
   /// Copies the program's bytes into the send buffer and posts them; 0, or -1 with errno set.
   int post_data(const Write& write, Gather& from, uint32_t bytes);
 
@@ -154,6 +159,7 @@ class Conduit {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   uint32_t inline_bytes_ = 0;
+  bool armed_ = false, fired_ = false;  ///< fired: a completion since then has made an event, or is about to
 
   bool connected_ = false, readable_ = false, writable_ = false;
   int error_ = 0;
@@ -164,7 +170,11 @@ class Conduit {
   uint32_t send_at_ = 0, send_free_ = 0;
   uint32_t sends_in_flight_ = 0, controls_in_flight_ = 0;
   uint16_t sent_ = 0, sendable_ = 0;  ///< numbers of messages
-  RemotePiece target_{};              ///< what is left of the one in use
+  // Completions are told for the last of some messages: each that is takes an acknowledgement of its own.
+  std::deque<uint32_t> unfinished_;  ///< messages in the send queue, in order
+  uint32_t first_unfinished_ = 0;    ///< its number
+  uint32_t group_messages_ = 0, group_bytes_ = 0;
+  RemotePiece target_{};  ///< what is left of the one in use
   uint32_t next_target_ = 0;
 
   // Lists that the peer writes to.

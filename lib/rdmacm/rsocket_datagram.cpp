@@ -123,6 +123,7 @@ DatagramPort* DatagramSocket::port_for(const Peer& peer) {
   port->arm();
   epoll_event event{EPOLLIN, {.ptr = port.get()}};
   if (::epoll_ctl(all_, EPOLL_CTL_ADD, port->events()->fd, &event) != 0) return nullptr;
+  device_ = port->verbs();
   return (ports_[source] = std::move(port)).get();
 }
 
@@ -225,14 +226,12 @@ void DatagramSocket::drain(Udp udp) {
 }
 
 bool DatagramSocket::spin_until(Lock& lock, const std::function<bool()>& test) {
-  const auto end = std::chrono::steady_clock::now() + socket_defaults().polling;
-  do {
+  return spin_.until([&] {
     lock.unlock();
     lock.lock();
     drain(Udp::kNowAndThen);
-    if (test()) return true;
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
+    return test();
+  });
 }
 
 void DatagramSocket::take_news() {
@@ -253,7 +252,7 @@ int DatagramSocket::wait(Lock& lock, bool nonblocking, const std::function<bool(
     if (test()) return 0;
     lock.unlock();
     pollfd waits[2] = {{all_, POLLIN, 0}, {watch.bell(), POLLIN, 0}};
-    const int woken = ::poll(waits, 2, -1);
+    const int woken = poll_in(device_, waits, 2, -1);
     const int error = errno;
     lock.lock();
     if (woken > 0 && waits[1].revents != 0) silence(watch.bell());

@@ -8,6 +8,7 @@
 
 #include "lib/rdmacm/result.h"
 #include "lib/rdmacm/rsocket_defaults.h"
+#include "lib/rdmacm/rsocket_spin.h"
 
 namespace verbatim::rdmacm {
 namespace {
@@ -67,6 +68,13 @@ std::vector<pollfd> waits_of(std::vector<Watched>& all, int bell) {
   return waits;
 }
 
+/// A device that some of them wait for; null: there is none. Its process's others are heard with it.
+ibv_context* device_of(const std::vector<Watched>& all) {
+  for (const Watched& each : all)
+    if (each.socket != nullptr && each.socket->verbs() != nullptr) return each.socket->verbs();
+  return nullptr;
+}
+
 void tell_of_waking(std::vector<Watched>& all) {
   for (Watched& each : all)
     if (each.socket != nullptr) each.socket->woken();
@@ -80,10 +88,9 @@ int wait_for(std::vector<Watched>& all, int timeout_ms) {
   if (found > 0 || timeout_ms == 0) return found;
   const auto begin = Clock::now();
   const auto end = begin + milliseconds(std::max(timeout_ms, 0));
-  while (Clock::now() < begin + defaults.polling) {
-    found = look(all);
-    if (found > 0) return found;
-  }
+  static thread_local Spin spin;
+  const auto is_any_ready = [&] { return (found = look(all)) > 0; };
+  if (spin.until(is_any_ready)) return found;
   const WatchOfAll watch(all);
   for (;;) {
     std::vector<pollfd> waits = waits_of(all, watch.bell());
@@ -96,7 +103,7 @@ int wait_for(std::vector<Watched>& all, int timeout_ms) {
       if (left.count() <= 0) return 0;
       pause = std::min(pause, left);
     }
-    if (::poll(waits.data(), waits.size(), static_cast<int>(pause.count())) < 0) return -1;
+    if (poll_in(device_of(all), waits.data(), waits.size(), static_cast<int>(pause.count())) < 0) return -1;
     if (waits[0].revents != 0) silence(watch.bell());
     tell_of_waking(all);
     found = look(all);

@@ -8,6 +8,7 @@
 #include "lib/rdmacm/rsocket_conduit.h"
 #include "lib/rdmacm/rsocket_defaults.h"
 #include "lib/rdmacm/rsocket_socket.h"
+#include "lib/rdmacm/rsocket_spin.h"
 
 namespace verbatim::rdmacm {
 
@@ -37,6 +38,7 @@ class StreamSocket final : public Socket {
   uint64_t edges() override;
   Waits prepare_to_wait() override;
   void woken() override;
+  ibv_context* verbs() override;
 
   off_t map(void* start, size_t bytes, int prot, off_t offset) override;
   int unmap(void* start, size_t bytes) override;
@@ -71,7 +73,7 @@ class StreamSocket final : public Socket {
 
   /// Waits until the test is true: 0; or -1. The lock is let go meanwhile.
   int wait_until(Lock& lock, bool nonblocking, const std::function<bool()>& test);
-  int spin_until(Lock& lock, const std::function<bool()>& test);
+  bool spin_until(Lock& lock, const std::function<bool()>& test);
   void take_manager_event();
   /// Something has called for this thread: takes in what it was.
   void take_news(bool completions, bool of_manager);
@@ -92,6 +94,7 @@ class StreamSocket final : public Socket {
 
   rdma_cm_id* const id_;
   std::mutex lock_;
+  Spin spin_;
   Phase phase_ = Phase::kFresh;
   int retries_ = 0;
   int error_ = 0;  ///< of the connection, for SO_ERROR

@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "lib/rdmacm/id.h"
 #include "lib/rdmacm/result.h"
@@ -16,22 +15,20 @@ constexpr size_t kFirstPiece = 2048, kLargestPiece = 65536;
 
 }  // namespace
 
-int StreamSocket::spin_until(Lock& lock, const std::function<bool()>& test) {
-  const auto end = std::chrono::steady_clock::now() + socket_defaults().polling;
-  do {
-    conduit_->drain();
-    if (test()) return 0;
+bool StreamSocket::spin_until(Lock& lock, const std::function<bool()>& test) {
+  return spin_.until([&] {
     lock.unlock();
     lock.lock();
-  } while (std::chrono::steady_clock::now() < end);
-  return -1;
+    conduit_->drain();
+    return test();
+  });
 }
 
 int StreamSocket::wait_until(Lock& lock, bool nonblocking, const std::function<bool()>& test) {
   conduit_->drain();
   if (test()) return 0;
   if (nonblocking) return fail(EWOULDBLOCK);
-  if (spin_until(lock, test) == 0) return 0;
+  if (spin_until(lock, test)) return 0;
   const Watch watch(watchers);
   for (;;) {
     conduit_->arm();
@@ -40,7 +37,7 @@ int StreamSocket::wait_until(Lock& lock, bool nonblocking, const std::function<b
     lock.unlock();
     pollfd waits[3] = {
         {conduit_->events()->fd, POLLIN, 0}, {id_->channel->fd, POLLIN, 0}, {watch.bell(), POLLIN, 0}};
-    const int woken = ::poll(waits, 3, -1);
+    const int woken = poll_in(id_->verbs, waits, 3, -1);
     const int error = errno;
     lock.lock();
     if (woken > 0 && waits[2].revents != 0) silence(watch.bell());
@@ -183,6 +180,11 @@ Socket::Waits StreamSocket::prepare_to_wait() {
   if (phase_ != Phase::kOpen) return {{id_->channel->fd, -1}};
   conduit_->arm();
   return {{conduit_->events()->fd, id_->channel->fd}};
+}
+
+ibv_context* StreamSocket::verbs() {
+  const Lock lock(lock_);
+  return id_->verbs;
 }
 
 void StreamSocket::woken() {
