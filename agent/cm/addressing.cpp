@@ -50,7 +50,10 @@ uint32_t flow_label(const SocketAddress& source, const SocketAddress& destinatio
 
 Outcome Manager::bind(Identifier& id, SocketAddress source) {
   if (id.s.step != Step::kIdle) return Error{EINVAL, "the id has an address already"};
-  if (!is_ip(source)) return Error{EAFNOSUPPORT, "only IPv4 and IPv6 addresses can be bound"};
+  if (!is_ip(source) && source.family != AF_IB)
+    return Error{EAFNOSUPPORT, "ids have no addresses of this family"};
+  if (source.family == AF_IB && !source.is_wildcard())
+    return Error{ENODEV, "the ports are Ethernet's: no device has an address of InfiniBand"};
   if (source.is_link_local() && source.scope == 0)
     return Error{EINVAL, "a link-local address needs its interface"};
   std::optional<LocalAddress> local;
@@ -80,7 +83,9 @@ void Manager::attach(Identifier& id, const LocalAddress& local) {
 
 Outcome Manager::resolve_address(Identifier& id, const Request& request) {
   SocketAddress destination = request.destination;
-  if (!is_ip(destination)) return Error{EAFNOSUPPORT, "only IPv4 and IPv6 addresses can be resolved"};
+  if (destination.family == AF_IB)
+    return Error{ENODEV, "the ports are Ethernet's: none leads to an address of InfiniBand"};
+  if (!is_ip(destination)) return Error{EAFNOSUPPORT, "ids have no addresses of this family"};
   if (id.s.step == Step::kIdle) {
     SocketAddress source = request.source.is_set() ? request.source : wildcard(destination.family);
     if (!request.source.is_set() && destination.is_link_local()) source.scope = destination.scope;

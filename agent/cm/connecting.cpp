@@ -264,7 +264,9 @@ ConnectionUser::Admission Manager::admit(const Proposal& proposal, uint64_t& own
   queued.event.listener = listener->number;
   queued.event.ece = ece_of(proposal.ece);
   if (!proposal.datagram) describe(c, queued.event.parameters);
-  set_private_data(queued.event.parameters, proposal.private_data.subspan(ServiceHeader::kBytes));
+  // Who listens at an address of InfiniBand's has the addresses in front of the data, too.
+  const size_t before = listener->s.source.family == AF_IB ? 0 : ServiceHeader::kBytes;
+  set_private_data(queued.event.parameters, proposal.private_data.subspan(before));
   queue(*listener, queued);
   return Admission::kTaken;
 }
@@ -284,6 +286,12 @@ Identifier* Manager::child_of(const Identifier& listener, const Proposal& propos
   came_to.family = c.path.local_gid.is_ipv4_mapped() ? AF_INET : AF_INET6;
   came_to.address = c.path.local_gid;
   const std::optional<LocalAddress> local = host_.find(came_to);
+  if (listener.s.source.family == AF_IB) {
+    source.family = destination.family = AF_IB;
+    source.address = c.path.local_gid;
+    destination.address = c.path.remote_gid;
+    destination.port = 0;
+  }
   const uint16_t space = listener.s.space;
   const uint8_t type_of_service = listener.s.type_of_service;
   if (!local) return nullptr;

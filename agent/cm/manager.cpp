@@ -118,6 +118,8 @@ Outcome Manager::perform(uint32_t client, const Request& request, Answer& answer
 Outcome Manager::perform_on(Identifier& id, const Request& request, Answer& answer) {
   switch (request.what) {
     case Do::kBindAddress:
+      if (request.source.family == AF_IB && is_port_space(request.port_space))
+        id.s.space = request.port_space;
       return bind(id, request.source);
     case Do::kResolveAddress:
       return resolve_address(id, request);

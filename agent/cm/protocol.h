@@ -41,7 +41,8 @@ enum class Do : uint32_t {
   /// `id`. Answers with `events_reported`: how many of the id's events were fetched (a connect request counts
   /// for its listener), and `events_dropped`.
   kDestroyId,
-  /// `source`. EADDRINUSE, EADDRNOTAVAIL, ENODEV, EAFNOSUPPORT, EINVAL (bound already).
+  /// `source`; for AF_IB also `port_space`, that of its service id. EADDRINUSE, EADDRNOTAVAIL, ENODEV,
+  /// EAFNOSUPPORT, EINVAL (bound already).
   kBindAddress,
   /// `source` (AF_UNSPEC: the route decides), `destination`, `timeout_ms`. Then ADDR_RESOLVED or ADDR_ERROR.
   kResolveAddress,

@@ -9,10 +9,10 @@
 
 namespace verbatim::agent::cm {
 
-/// An address of the port spaces: IPv4 or IPv6 and a port. All fields in host order but the bytes of the
-/// address itself.
+/// An address of the port spaces: IPv4, IPv6 or InfiniBand's own (a GID), and a port. All fields in host
+/// order but the bytes of the address itself.
 struct SocketAddress {
-  uint16_t family = 0;  ///< AF_INET, AF_INET6; AF_UNSPEC: none
+  uint16_t family = 0;  ///< AF_INET, AF_INET6, AF_IB; AF_UNSPEC: none
   uint16_t port = 0;
   uint32_t scope = 0;  ///< interface of a link-local IPv6 address
   uint32_t flow = 0;   ///< sin6_flowinfo
@@ -33,7 +33,7 @@ struct SocketAddress {
 /// From what a program gave, `bytes` long. A family that is neither IPv4 nor IPv6 comes back with a zero
 /// address (so that it is refused where it is used); a structure that is too short gives AF_UNSPEC.
 SocketAddress socket_address(const sockaddr* address, socklen_t bytes);
-/// The other way round; the bytes that belong to it, 0 for AF_UNSPEC.
+/// The other way round; the bytes that belong to it, 0 for others than IPv4 and IPv6.
 socklen_t to_sockaddr(const SocketAddress& address, sockaddr_storage& out);
 
 }  // namespace verbatim::agent::cm

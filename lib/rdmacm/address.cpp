@@ -8,9 +8,18 @@
 namespace verbatim::rdmacm {
 namespace {
 
-void set_address(sockaddr_storage& to, const agent::cm::SocketAddress& from) {
+void set_address(sockaddr_storage& to, const agent::cm::SocketAddress& from, int port_space) {
   sockaddr_storage address{};
-  if (agent::cm::to_sockaddr(from, address) > 0) to = address;
+  if (to_public(from, port_space, address)) to = address;
+}
+
+/// An address to bind to. 0 or an errno value.
+int take_source(const Id& id, const sockaddr* address, Request& request) {
+  if (!from_public(address, request.source)) return EINVAL;
+  if (address->sa_family != AF_IB) return 0;
+  const int space = space_of(*reinterpret_cast<const sockaddr_ib*>(address), id.base.ps);
+  request.port_space = static_cast<uint16_t>(space);
+  return space != 0 ? 0 : EPROTONOSUPPORT;
 }
 
 int adopt_path(Id& id, const agent::cm::PathRecord& path) {
@@ -77,8 +86,8 @@ bool take_path(Request& request, const void* value, size_t bytes) {
 
 int adopt(Id& id, const agent::cm::View& view) {
   rdma_addr& address = id.base.route.addr;
-  set_address(address.src_storage, view.source);
-  set_address(address.dst_storage, view.destination);
+  set_address(address.src_storage, view.source, id.base.ps);
+  set_address(address.dst_storage, view.destination, id.base.ps);
   set_gid(address.addr.ibaddr.sgid, view.source_gid);
   set_gid(address.addr.ibaddr.dgid, view.destination_gid);
   if (view.path_count > 0) adopt_path(id, view.path);
@@ -101,7 +110,7 @@ extern "C" {
 int rdma_bind_addr(rdma_cm_id* public_id, sockaddr* addr) {
   Id& id = *Id::of(public_id);
   Request request = request_for(id, Do::kBindAddress);
-  if (!from_public(addr, request.source)) return fail(EINVAL);
+  if (const int error = take_source(id, addr, request); error != 0) return fail(error);
   return ask_and_adopt(id, request);
 }
 

@@ -94,7 +94,37 @@ bool from_public(const sockaddr* from, agent::cm::SocketAddress& to) {
   const socklen_t bytes = length_of(from);
   if (bytes == 0) return false;
   to = agent::cm::socket_address(from, bytes);
-  return to.is_set();
+  if (from->sa_family != AF_IB) return to.is_set();
+  const auto& native = *reinterpret_cast<const sockaddr_ib*>(from);
+  to.family = AF_IB;
+  to.port = static_cast<uint16_t>(be64toh(native.sib_sid) & be64toh(native.sib_sid_mask));
+  to.flow = be32toh(native.sib_flowinfo);
+  to.scope = static_cast<uint32_t>(native.sib_scope_id);
+  std::memcpy(&to.address, native.sib_addr.sib_raw, sizeof to.address);
+  return true;
+}
+
+bool to_public(const agent::cm::SocketAddress& from, int port_space, sockaddr_storage& to) {
+  if (from.family != AF_IB) return agent::cm::to_sockaddr(from, to) > 0;
+  to = {};
+  auto& native = reinterpret_cast<sockaddr_ib&>(to);
+  native.sib_family = AF_IB;
+  native.sib_pkey = htobe16(0xffff);
+  native.sib_flowinfo = htobe32(from.flow);
+  native.sib_scope_id = from.scope;
+  std::memcpy(native.sib_addr.sib_raw, &from.address, sizeof from.address);
+  if (from.port != 0) set_service(native, port_space, from.port);
+  return true;
+}
+
+int space_of(const sockaddr_ib& address, int port_space) {
+  const uint64_t mask = be64toh(address.sib_sid_mask) & RDMA_IB_IP_PS_MASK;
+  const uint64_t service = be64toh(address.sib_sid) & mask;
+  for (const int each : {RDMA_PS_IB, RDMA_PS_TCP, RDMA_PS_UDP}) {
+    const bool fits = port_space == each || port_space == RDMA_PS_IB;
+    if (fits && service == ((static_cast<uint64_t>(each) << 16) & mask)) return each;
+  }
+  return 0;
 }
 
 }  // namespace verbatim::rdmacm

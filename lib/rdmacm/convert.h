@@ -18,5 +18,10 @@ ibv_sa_path_rec to_public(const agent::cm::PathRecord& from);
 agent::cm::PathRecord from_public(const ibv_path_data& from);
 /// False: the address is of no family that the agent knows.
 bool from_public(const sockaddr* from, agent::cm::SocketAddress& to);
+/// False: there is none.
+bool to_public(const agent::cm::SocketAddress& from, int port_space, sockaddr_storage& to);
+/// The port space that the service id of an address of InfiniBand's stands for; 0: none that an id of
+/// `port_space` may have.
+int space_of(const sockaddr_ib& address, int port_space);
 
 }  // namespace verbatim::rdmacm

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Connections of the connection manager, with events.
+#include <infiniband/ib.h>
+
 #include <future>
 #include <thread>
 
@@ -63,6 +65,58 @@ TEST(Addresses, AreOfEveryDeviceOrOfNone) {
   EXPECT_EQ(rdma_bind_addr(id, generic(unknown)), -1);
   EXPECT_EQ(errno, EINVAL);
   destroy(id);
+}
+
+sockaddr_ib native(uint64_t service) {
+  sockaddr_ib address{};
+  address.sib_family = AF_IB;
+  address.sib_sid = htobe64(service);
+  address.sib_sid_mask = htobe64(RDMA_IB_IP_PS_MASK | RDMA_IB_IP_PORT_MASK);
+  return address;
+}
+
+TEST(Addresses, OfInfiniBandNameNoEthernetPort) {
+  const Events events;
+  rdma_cm_id* id = events.make();
+  sockaddr_ib own = native(RDMA_IB_IP_PS_TCP);
+  own.sib_addr.sib_raw[15] = 1;
+  EXPECT_EQ(rdma_bind_addr(id, generic(own)), -1);
+  EXPECT_EQ(errno, ENODEV);
+  EXPECT_EQ(rdma_resolve_addr(id, nullptr, generic(own), 1000), -1);
+  EXPECT_EQ(errno, ENODEV);
+  sockaddr_ib other = native(RDMA_IB_IP_PS_UDP);
+  EXPECT_EQ(rdma_bind_addr(id, generic(other)), -1);
+  EXPECT_EQ(errno, EPROTONOSUPPORT);
+  destroy(id);
+}
+
+TEST(Addresses, OfInfiniBandMayBeOfEveryDevice) {
+  const Events passive, active;
+  rdma_cm_id* heard = passive.make();
+  sockaddr_ib any = native(RDMA_IB_IP_PS_TCP);
+  ASSERT_EQ(rdma_bind_addr(heard, generic(any)), 0) << strerror(errno);
+  ASSERT_EQ(rdma_listen(heard, 1), 0) << strerror(errno);
+  sockaddr_in address = v4("127.0.0.1", ntohs(rdma_get_src_port(heard)));
+  rdma_cm_id* id = resolved(active, address);
+  make_queues(id);
+  const std::string question = "by IP";
+  rdma_conn_param ask = parameters(question);
+  ASSERT_EQ(rdma_connect(id, &ask), 0) << strerror(errno);
+  rdma_cm_id* child = nullptr;
+  {
+    const Happening request = passive.next(RDMA_CM_EVENT_CONNECT_REQUEST);
+    child = request->id;
+    constexpr size_t kAddresses = 36;  // which an address of InfiniBand's leaves to the program
+    EXPECT_EQ(request.private_data().substr(kAddresses, question.size()), question);
+  }
+  const auto* peer = reinterpret_cast<sockaddr_ib*>(rdma_get_peer_addr(child));
+  EXPECT_EQ(peer->sib_family, AF_IB);
+  const uint8_t mapped[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+  EXPECT_EQ(std::memcmp(peer->sib_addr.sib_raw, mapped, sizeof mapped), 0);
+  EXPECT_EQ(rdma_get_src_port(child), address.sin_port);
+  EXPECT_EQ(rdma_reject(child, nullptr, 0), 0);
+  active.next(RDMA_CM_EVENT_REJECTED, 28);
+  for (rdma_cm_id* each : {id, child, heard}) destroy(each);
 }
 
 TEST(Ports, BelongToOneListener) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <memory>
 
 #include "tests/conformance/cm_ends.h"
 
@@ -204,6 +205,56 @@ TEST(Agents, MayDieUnderListeners) {
   pair.active_events.next(RDMA_CM_EVENT_REJECTED, 28);
   destroy(child);
   destroy(id);
+}
+
+/// Accepts so many connections, receives a message over each, and sees them end.
+void serve(int end, uint16_t count) {
+  const Events events;
+  sockaddr_in address;
+  rdma_cm_id* heard = listener(events, address);
+  Other::say(end, address.sin_port);
+  std::vector<rdma_cm_id*> ids;
+  char place[64];
+  ibv_mr* memory = nullptr;
+  while (ids.size() < count) {
+    rdma_cm_id* id = events.next(RDMA_CM_EVENT_CONNECT_REQUEST)->id;
+    make_queues(id);
+    if (memory == nullptr) memory = rdma_reg_msgs(id, place, sizeof place);
+    EXPECT_EQ(rdma_post_recv(id, nullptr, place, sizeof place, memory), 0);
+    rdma_conn_param agree = parameters();
+    EXPECT_EQ(rdma_accept(id, &agree), 0);
+    events.next(RDMA_CM_EVENT_ESTABLISHED);
+    ids.push_back(id);
+  }
+  for (rdma_cm_id* id : ids) {
+    ibv_wc done{};
+    EXPECT_EQ(rdma_get_recv_comp(id, &done), 1);
+    EXPECT_EQ(done.status, IBV_WC_SUCCESS);
+  }
+  Other::say(end, count);
+  for (uint16_t i = 0; i < count; ++i)
+    EXPECT_EQ(rdma_disconnect(events.next(RDMA_CM_EVENT_DISCONNECTED)->id), 0);
+  rdma_dereg_mr(memory);
+  for (rdma_cm_id* id : ids) destroy(id);
+  destroy(heard);
+}
+
+TEST(Agents, MayDieUnderAHundredConnections) {
+  constexpr uint16_t kMany = 100;
+  Other other([](int end) { serve(end, kMany); });
+  const __be16 port = other.hear();
+  std::vector<std::unique_ptr<ActiveEnd>> ends;
+  while (ends.size() + 1 < kMany) ends.push_back(std::make_unique<ActiveEnd>(port));
+  ASSERT_NO_FATAL_FAILURE(kill_agent());
+  ends.push_back(std::make_unique<ActiveEnd>(port));
+  for (const auto& each : ends) each->send();
+  EXPECT_EQ(other.hear(), kMany);
+  ASSERT_NO_FATAL_FAILURE(kill_agent());
+  for (const auto& each : ends) {
+    ASSERT_EQ(rdma_disconnect(each->id), 0) << strerror(errno);
+    each->events.next(RDMA_CM_EVENT_DISCONNECTED);
+  }
+  EXPECT_TRUE(other.ended_well());
 }
 
 }  // namespace

@@ -6,6 +6,9 @@
 #include <netinet/tcp.h>
 #include <rdma/rsocket.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -238,6 +241,41 @@ TEST(StreamSockets, AreWaitedForInSets) {
   close(set);
 }
 
+// A thread that reads must not take news away from one that waits: it took 100 ms to see them once.
+TEST(StreamSockets, AreWaitedForWhileOthersUseThem) {
+  Streams pair;
+  constexpr int kTurns = 200;
+  std::atomic<int> seen = 0;
+  std::thread waiting([&] {
+    while (seen < kTurns) {
+      EXPECT_TRUE(ready(pair.passive, POLLIN));
+      char part[1];
+      if (rrecv(pair.passive, part, sizeof part, MSG_DONTWAIT) == 1) ++seen;
+    }
+  });
+  std::thread reading([&] {
+    char part[1];
+    while (seen < kTurns && rrecv(pair.passive, part, sizeof part, 0) == 1) ++seen;
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  char text[] = "!";
+  // One more at the end for each of the two, should it wait.
+  for (int sent = 0; sent < kTurns + 2; ++sent) {
+    EXPECT_EQ(rsend(pair.active, text, 1, 0), 1);
+    while (seen < std::min(sent, kTurns)) std::this_thread::yield();
+  }
+  waiting.join();
+  reading.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(StreamSockets, WakeThoseWhoWaitWhenTheyAreShut) {
+  Streams pair;
+  std::thread waiting([&] { EXPECT_TRUE(ready(pair.passive, POLLIN, 20'000)); });
+  EXPECT_EQ(rshutdown(pair.passive, SHUT_RDWR), 0);
+  waiting.join();
+}
+
 TEST(StreamSockets, HaveOptions) {
   const int socket = rsocket(AF_INET, SOCK_STREAM, 0);
   int value = 200;
@@ -247,6 +285,11 @@ TEST(StreamSockets, HaveOptions) {
   EXPECT_EQ(rgetsockopt(socket, SOL_RDMA, RDMA_SQSIZE, &value, &bytes), 0);
   EXPECT_EQ(value, 200);
   EXPECT_EQ(rsetsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &value, sizeof value), 0);
+  value = 1;
+  EXPECT_EQ(rsetsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &value, sizeof value), 0);
+  value = 0;
+  EXPECT_EQ(rgetsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &value, &bytes), 0);
+  EXPECT_EQ(value, 1);
   EXPECT_EQ(rsetsockopt(socket, SOL_SOCKET, SO_BINDTODEVICE, &value, sizeof value), -1);
   EXPECT_EQ(errno, ENOTSUP);
   rclose(socket);
@@ -277,6 +320,12 @@ TEST(DatagramSockets, LearnEachOthersQueuePairs) {
     ASSERT_TRUE(ready(left, POLLIN));
     EXPECT_EQ(rrecv(left, place, sizeof place, 0), 4);
   }
+  EXPECT_EQ(rconnect(left, generic(address), sizeof address), 0) << strerror(errno);
+  EXPECT_EQ(rsend(left, text, sizeof text, 0), static_cast<ssize_t>(sizeof text));
+  EXPECT_EQ(rrecv(right, place, sizeof place, 0), static_cast<ssize_t>(sizeof text));
+  bytes = sizeof from;
+  EXPECT_EQ(rgetpeername(left, generic(from), &bytes), 0);
+  EXPECT_EQ(from.sin_port, address.sin_port);
   rclose(left);
   rclose(right);
 }
