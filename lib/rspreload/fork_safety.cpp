@@ -18,7 +18,7 @@
 namespace verbatim::rspreload {
 namespace {
 
-enum class State : unsigned char { kNone, kPlain, kListening, kActive, kPassive };
+enum class State : unsigned char { kNone, kPlain, kListening, kActive, kPassive, kTurning };
 
 std::array<std::atomic<State>, kDescriptors> states;
 std::atomic<unsigned> used;  ///< how many are not kNone
@@ -138,13 +138,20 @@ void forget_plain(int descriptor) {
 }
 
 void turn_over(int descriptor) {
-  const State state = state_of(descriptor);
-  if ((state != State::kActive && state != State::kPassive) || Inside::is_active()) return;
+  State state = state_of(descriptor);
+  if (state < State::kActive || Inside::is_active()) return;
+  std::atomic<State>& held = states[static_cast<size_t>(descriptor)];
+  // One thread does it; others that want to send or receive wait for that.
+  if (state == State::kTurning || !held.compare_exchange_strong(state, State::kTurning)) {
+    held.wait(State::kTurning);
+    return;
+  }
   const Inside inside;
   const int error = errno;
-  const int socket = set(descriptor, State::kNone) == State::kPassive ? accept_over_rdma(descriptor)
-                                                                      : connect_over_rdma(descriptor);
+  const int socket = state == State::kPassive ? accept_over_rdma(descriptor) : connect_over_rdma(descriptor);
   if (socket >= 0) replace(descriptor, socket);
+  set(descriptor, State::kNone);
+  held.notify_all();
   errno = error;
 }
 

@@ -1,17 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Programs that know only TCP, over RDMA: a server and a client in Python, with librspreload.
+"""Programs that know only TCP, over RDMA: librspreload.
 
 usage: sockets.py --build DIR
 
-Both move some megabytes each way, look for readiness in three ways, and see that their sockets are what they should be.
+A server and a client in Python move some megabytes each way, look for readiness in several ways, and see that their
+sockets are what they should be. So do a server that forks for each of its clients (RDMAV_FORK_SAFE=1) and these. iperf3
+and OpenBSD's nc do what they do, where they are installed.
 """
 import argparse
+import filecmp
+import json
 import os
 import select
+import shutil
 import socket
+import socketserver
+import stat
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 
 SOL_RDMA, RDMA_SQSIZE = 0x10000, 0
 BYTES = 3_000_001
@@ -24,6 +34,7 @@ def data():
 def check_kind(end):
     size = end.getsockopt(SOL_RDMA, RDMA_SQSIZE)
     assert size > 0, f'send queue of {size} entries'
+    assert stat.S_ISSOCK(os.fstat(end.fileno()).st_mode)
 
 
 def receive(end, count):
@@ -69,20 +80,139 @@ def ask(port):
     print('all of it')
 
 
-def run(build):
-    preloaded = os.path.join(build, 'lib', 'rsocket', 'librspreload.so')
-    environment = dict(os.environ, LD_PRELOAD=preloaded, LD_LIBRARY_PATH=os.path.join(build, 'lib'))
-    environment.setdefault('VERBATIM_AGENT_SOCKET', f'verbatim-sockets-{os.getpid()}')
+class Echo(socketserver.BaseRequestHandler):
+    """In a process of its own: the connection becomes one over RDMA with the first byte."""
+
+    def handle(self):
+        sent = receive(self.request, BYTES)
+        check_kind(self.request)
+        self.request.sendall(sent)
+
+
+class ForkingServer(socketserver.ForkingMixIn, socketserver.TCPServer):
+    allow_reuse_address = True
+
+
+def serve_forking():
+    with ForkingServer(('127.0.0.1', 0), Echo) as server:
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
+
+
+def ask_for_echo(port, done):
+    with socket.create_connection(('127.0.0.1', port)) as end:
+        sender = threading.Thread(target=end.sendall, args=(data()[:BYTES],))
+        sender.start()
+        assert receive(end, BYTES) == data()[:BYTES]
+        sender.join()
+        check_kind(end)
+        done.append(port)
+
+
+def ask_forking(port):
+    """One after the other, then several at once."""
+    done = []
+    for together in (1, 4):
+        clients = [threading.Thread(target=ask_for_echo, args=(port, done)) for _ in range(together)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+    assert len(done) == 5, f'{len(done)} of 5 clients had their echo'
+    print('all of it')
+
+
+class Preloaded:
+    """Runs programs with the library."""
+
+    def __init__(self, build, **more):
+        preloaded = os.path.join(build, 'lib', 'rsocket', 'librspreload.so')
+        self.environment = dict(os.environ, LD_PRELOAD=preloaded, LD_LIBRARY_PATH=os.path.join(build, 'lib'), **more)
+        self.environment.setdefault('VERBATIM_AGENT_SOCKET', f'verbatim-sockets-{os.getpid()}')
+
+    def start(self, command, **options):
+        return subprocess.Popen(command, env=self.environment, **options)
+
+    def run(self, command, **options):
+        return subprocess.run(command, env=self.environment, timeout=60, check=False, **options)
+
+    def ask_until_heard(self, command, server, **options):
+        """Nothing tells that a server listens: its client is refused until then, and comes again."""
+        deadline = time.monotonic() + 20
+        while True:
+            client = self.run(command, **options)
+            if client.returncode == 0 or server.poll() is not None or time.monotonic() > deadline:
+                return client
+            time.sleep(0.05)
+
+
+def run_python(build, serving, asking, ends_by_itself, **more):
+    programs = Preloaded(build, **more)
     script = [sys.executable, os.path.abspath(__file__)]
-    with subprocess.Popen(script + ['--serve'], env=environment, stdout=subprocess.PIPE, text=True) as server:
+    with programs.start(script + [serving], stdout=subprocess.PIPE, text=True) as server:
         port = server.stdout.readline().strip()
         try:
-            client = subprocess.run(script + ['--ask', port], env=environment, timeout=60, check=False)
-            server.wait(20)
+            client = programs.run(script + [asking, port])
+            if ends_by_itself:
+                server.wait(20)
         finally:
             server.kill()
-    print(f'client {client.returncode}, server {server.returncode}')
-    return client.returncode or server.returncode
+    ended_well = client.returncode == 0 and (server.returncode == 0 or not ends_by_itself)
+    return None if ended_well else f'client {client.returncode}, server {server.returncode}'
+
+
+def free_port():
+    with socket.socket() as end:
+        end.bind(('127.0.0.1', 0))
+        return str(end.getsockname()[1])
+
+
+def run_iperf(build):
+    programs, port = Preloaded(build), free_port()
+    command = ['iperf3', '-p', port]
+    with programs.start(command + ['-s', '-1'], stdout=subprocess.DEVNULL) as server:
+        client = programs.ask_until_heard(command + ['-c', '127.0.0.1', '-n', '64M', '-J'], server, capture_output=True)
+        server.kill()
+    if client.returncode != 0:
+        return f'client {client.returncode}: {client.stdout[-200:]}'
+    moved = json.loads(client.stdout)['end']['sum_received']['bytes']
+    return None if moved >= 64 << 20 else f'{moved} bytes'
+
+
+def run_netcat(build):
+    programs, port = Preloaded(build), free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        source, copy = os.path.join(folder, 'source'), os.path.join(folder, 'copy')
+        with open(source, 'wb') as file:
+            file.write(data()[:BYTES])
+        with open(copy, 'wb') as output, open(source, 'rb') as original, \
+                programs.start(['nc', '-l', '127.0.0.1', port], stdin=subprocess.DEVNULL, stdout=output) as server:
+            client = programs.ask_until_heard(['nc', '-N', '127.0.0.1', port], server, stdin=original,
+                                              stderr=subprocess.DEVNULL)
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+        if client.returncode != 0 or server.returncode != 0:
+            return f'client {client.returncode}, server {server.returncode}'
+        return None if filecmp.cmp(source, copy, shallow=False) else 'the copy differs'
+
+
+def is_openbsd_netcat():
+    return shutil.which('nc') and 'OpenBSD' in subprocess.run(['nc', '-h'], capture_output=True, text=True,
+                                                               check=False).stderr
+
+
+def run(build):
+    wrong = {'a server and a client': run_python(build, '--serve', '--ask', True),
+             'a server that forks': run_python(build, '--serve-forking', '--ask-forking', False, RDMAV_FORK_SAFE='1')}
+    if shutil.which('iperf3'):
+        wrong['iperf3'] = run_iperf(build)
+    if is_openbsd_netcat():
+        wrong['nc'] = run_netcat(build)
+    for name, why in wrong.items():
+        print(f'{"FAIL" if why else "ok":4} {name} {why or ""}')
+    return any(wrong.values())
 
 
 def main():
@@ -90,11 +220,17 @@ def main():
     parser.add_argument('--build')
     parser.add_argument('--serve', action='store_true')
     parser.add_argument('--ask', type=int)
+    parser.add_argument('--serve-forking', action='store_true')
+    parser.add_argument('--ask-forking', type=int)
     options = parser.parse_args()
     if options.serve:
         serve()
     elif options.ask:
         ask(options.ask)
+    elif options.serve_forking:
+        serve_forking()
+    elif options.ask_forking:
+        ask_forking(options.ask_forking)
     else:
         sys.exit(run(options.build))
 
