@@ -174,12 +174,13 @@ void Conduit::take_events() {
   }
 }
 
-void Conduit::arm() {
-  if (armed_ && !fired_) return;
-  if (armed_) take_event();
+bool Conduit::arm() {
+  if (armed_ && !fired_) return false;
+  const bool taken = armed_ && take_event();
   ibv_req_notify_cq(cq_, 0);
   armed_ = true;
   fired_ = false;
+  return taken;
 }
 
 void Conduit::fail(int error) {

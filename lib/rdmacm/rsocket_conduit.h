@@ -76,8 +76,9 @@ class Conduit {
 
   /// Takes in what has arrived or ended, and tells the peer of room.
   void drain();
-  /// The next completion makes an event.
-  void arm();
+  /// The next completion makes an event. True: an earlier one was taken off the channel for that, which
+  /// others may be waiting for.
+  bool arm();
   ibv_comp_channel* events() const { return channel_; }
   /// Takes the events of the completion queue off its channel.
   void take_events();

@@ -73,7 +73,8 @@ std::shared_ptr<Socket> StreamSocket::accept() {
   socket->status_flags = status_flags.load();
   socket->descriptor_flags = descriptor_flags.load();
   if (understood && socket->accept_from(greeting) == 0) return socket;
-  const int error = understood ? errno : ENOTSUP;
+  // EINVAL: who asked has gone meanwhile.
+  const int error = !understood ? ENOTSUP : errno == EINVAL ? ECONNABORTED : errno;
   rdma_reject(child, nullptr, 0);
   return fail_pointer(error);
 }

@@ -31,7 +31,7 @@ int StreamSocket::wait_until(Lock& lock, bool nonblocking, const std::function<b
   if (spin_until(lock, test)) return 0;
   const Watch watch(watchers);
   for (;;) {
-    conduit_->arm();
+    if (conduit_->arm()) watchers.tell();
     conduit_->drain();
     if (test()) return 0;
     lock.unlock();
@@ -48,10 +48,11 @@ int StreamSocket::wait_until(Lock& lock, bool nonblocking, const std::function<b
 }
 
 void StreamSocket::take_news(bool completions, bool of_manager) {
+  const uint64_t edges = conduit_->edges();
   if (completions) conduit_->take_events();
   if (of_manager) take_manager_event();
   conduit_->drain();
-  if (completions || of_manager) watchers.tell();
+  if (completions || of_manager || conduit_->edges() != edges) watchers.tell();
 }
 
 void StreamSocket::take_manager_event() {
@@ -178,7 +179,7 @@ uint64_t StreamSocket::edges() {
 Socket::Waits StreamSocket::prepare_to_wait() {
   const Lock lock(lock_);
   if (phase_ != Phase::kOpen) return {{id_->channel->fd, -1}};
-  conduit_->arm();
+  if (conduit_->arm()) watchers.tell();
   return {{conduit_->events()->fd, id_->channel->fd}};
 }
 

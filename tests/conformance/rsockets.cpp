@@ -94,6 +94,28 @@ TEST(StreamSockets, CarryMoreThanTheirBuffers) {
   EXPECT_EQ(arrived, data);
 }
 
+// Each end sends and receives in threads of their own, which must not take each other's news away.
+TEST(StreamSockets, CarryMuchBothWaysAtOnce) {
+  Streams pair;
+  constexpr size_t kBytes = 3'000'001;
+  const auto send = [](int socket) {
+    const std::vector<char> data(kBytes, 'x');
+    EXPECT_EQ(rsend(socket, data.data(), data.size(), 0), static_cast<ssize_t>(kBytes));
+  };
+  const auto receive = [](int socket) {
+    std::vector<char> data(kBytes);
+    EXPECT_EQ(rrecv(socket, data.data(), data.size(), MSG_WAITALL), static_cast<ssize_t>(kBytes));
+  };
+  for (int turn = 0; turn < 20; ++turn) {
+    std::vector<std::thread> threads;
+    for (const int socket : {pair.active, pair.passive}) {
+      threads.emplace_back(send, socket);
+      threads.emplace_back(receive, socket);
+    }
+    for (std::thread& each : threads) each.join();
+  }
+}
+
 TEST(StreamSockets, CarryPiecesBothWays) {
   Streams pair;
   char one[] = "to ", two[] = "and fro";
