@@ -16,20 +16,6 @@ namespace {
     EXPECT_TRUE(verbatim::conformance::Fault::has_struck()) << (fault); \
   } while (false)
 
-/// An operation of a device's table that is another one while this lives.
-template <class Operation>
-class Replaced {
- public:
-  Replaced(Operation& place, Operation by) : place_(place), former_(place) { place = by; }
-  ~Replaced() { place_ = former_; }
-  Replaced(const Replaced&) = delete;
-  Replaced& operator=(const Replaced&) = delete;
-
- private:
-  Operation& place_;
-  Operation former_;
-};
-
 TEST(RpmaFailures, OfFindingDevices) {
   const Log log;
   ibv_context* none = nullptr;

@@ -22,6 +22,8 @@ int failing_with = 0, calls_to_go = 0, next_event_type = -1;
 bool struck = false;
 ibv_cq *next_queue = nullptr, *lent = nullptr, *owed = nullptr;  // the last: whose event it was
 std::atomic<bool> memory_is_out = false;
+ibv_qp_ex* pretended = nullptr;
+uint64_t operations_asked = 0;
 
 /// Whether this call of that name is the one that fails. Sets errno.
 bool fails(const char* call) {
@@ -56,6 +58,10 @@ Fault::Fault(std::string call, int error, int calls_before) {
 }
 Fault::~Fault() { failing.clear(); }
 bool Fault::has_struck() { return struck; }
+
+PretendedOperations::PretendedOperations(ibv_qp_ex& as) { pretended = &as; }
+PretendedOperations::~PretendedOperations() { pretended = nullptr; }
+uint64_t PretendedOperations::asked() { return operations_asked; }
 
 void turn_next_event_into(int type) { next_event_type = type; }
 void turn_next_completion_event_into(ibv_cq* cq) { next_queue = cq; }
@@ -136,6 +142,16 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
 int ibv_destroy_srq(ibv_srq* srq) {
   return then_fail("ibv_destroy_srq", false,
                    [&] { return real<decltype(ibv_destroy_srq)>("ibv_destroy_srq")(srq); });
+}
+
+ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  return pretended != nullptr ? pretended : real<decltype(ibv_qp_to_qp_ex)>("ibv_qp_to_qp_ex")(qp);
+}
+int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attributes) {
+  const bool extended = (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  operations_asked = extended ? attributes->send_ops_flags : 0;
+  if (pretended != nullptr) attributes->comp_mask &= ~uint32_t{IBV_QP_INIT_ATTR_SEND_OPS_FLAGS};
+  return real<decltype(rdma_create_qp_ex)>("rdma_create_qp_ex")(id, attributes);
 }
 
 rdma_event_channel* rdma_create_event_channel() {

@@ -22,6 +22,32 @@ class Fault {
   static bool has_struck();
 };
 
+/// An operation of a device's table that is another one while this lives.
+template <class Operation>
+class Replaced {
+ public:
+  Replaced(Operation& place, Operation by) : place_(place), former_(place) { place = by; }
+  ~Replaced() { place_ = former_; }
+  Replaced(const Replaced&) = delete;
+  Replaced& operator=(const Replaced&) = delete;
+
+ private:
+  Operation& place_;
+  Operation former_;
+};
+
+/// While it lives, queue pairs are made without operations of the extended interface, which go to `as`
+/// instead.
+class PretendedOperations {
+ public:
+  explicit PretendedOperations(ibv_qp_ex& as);
+  ~PretendedOperations();
+  PretendedOperations(const PretendedOperations&) = delete;
+  PretendedOperations& operator=(const PretendedOperations&) = delete;
+  /// IBV_QP_EX_WITH_* that the last queue pair was asked for.
+  static uint64_t asked();
+};
+
 /// Turns the next event of the connection manager into one of another type.
 void turn_next_event_into(int type);
 /// Gives this queue instead of the next completion event's own.
