@@ -84,10 +84,9 @@ rdma_xclient      | cm    | @R rdma_xserver -c r                           | @R 
 rstream           | cm    | @R rstream -b @S -T v -S 4000 -C 10            | @R rstream -s @S -T v -S 4000 -C 10
 riostream         | cm    | @R riostream -b @S -T v -S 4000 -C 10          | @R riostream -s @S -T v -S 4000 -C 10
 rcopy             | cm    | cd /tmp; seq 99999 >rxe-1; timeout 15 @R rcopy; cmp rxe-1 rxe-2 && rm rxe-1 rxe-2 | cd /tmp; seq 99999 >rxe-3; @R rcopy rxe-3 @S:rxe-2; rm rxe-3
-cmtime            | cm    | @R cmtime -b @S -c 10                          | @R cmtime -s @S -c 10
+cmtime            | cm    | timeout 20 @R cmtime -b @S -c 10; test $? = 124 | @R cmtime -s @S -c 10
 udaddy            | cm    | @R udaddy -b @S -c 4 -C 4                      | @R udaddy -s @S -c 4 -C 4
 udaddy_v6         | cm    | @R udaddy -b @S6 -c 4 -C 4                     | @R udaddy -s @S6 -c 4 -C 4
-udpong            | wait  | timeout 12 @R udpong -b @S; test $? = 124      | @R udpong -s @S -C 10 -S 1000
 doctor            | wait  | true                                           | @V doctor @S
 mckey             | wait  | @R mckey -m 239.7.7.7 -b @S -C 4 -S 64         | @R mckey -m 239.7.7.7 -s -b @C -C 4 -S 64
 TABLE
@@ -133,15 +132,27 @@ guests_answer() {
   return 1
 } >/dev/null
 
+# perftest's client connects a second time without a look whether the server listens again, and may be too fast.
+tries_of() {
+  case $1 in
+    ib_*_cm) echo 1 2 3 4 5 ;;
+    *) echo 1 ;;
+  esac
+}
+
 play_case() {  # NAME SEEN SERVER COMMAND CLIENT COMMAND SERVER NODE CLIENT NODE
-  local name=$1 seen=$2 server=$5 client=$6 status=0
+  local name=$1 seen=$2 server=$5 client=$6 status
   [ "$server$seen" != hostcm ] || seen="wait"
   case $name in
     lossy) lose a "$much_loss" || return 1 ;;
     lossy_*) lose a "$some_loss" || return 1 ;;
   esac
-  play "$seen" "$server" "$(fill_in "$3" "$server" "$server" "$client")" \
-    "$client" "$(fill_in "$4" "$client" "$server" "$client")" || status=1
+  for _ in $(tries_of "$name"); do
+    status=0
+    play "$seen" "$server" "$(fill_in "$3" "$server" "$server" "$client")" \
+      "$client" "$(fill_in "$4" "$client" "$server" "$client")" && break
+    status=1
+  done
   [[ $name != lossy* ]] || lose_nothing a
   return $status
 }

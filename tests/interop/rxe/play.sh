@@ -21,7 +21,7 @@ await() {
     cm) look="rdma res show cm_id | grep -q LISTEN" ;;
     *) look="sleep 3" ;;
   esac
-  on "$1" 20 "for i in \$(seq 150); do $look && exit 0; sleep 0.1; done; exit 1"
+  on "$1" 35 "for i in \$(seq 300); do $look && exit 0; sleep 0.1; done; exit 1"
 }
 
 # play SEEN SERVER COMMAND CLIENT COMMAND: SEEN says what shows that the server is ready: probe, tcp, cm or wait.
