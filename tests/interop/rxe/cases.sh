@@ -88,7 +88,7 @@ cmtime            | cm    | timeout 20 @R cmtime -b @S -c 10; test $? = 124 | @R
 udaddy            | cm    | @R udaddy -b @S -c 4 -C 4                      | @R udaddy -s @S -c 4 -C 4
 udaddy_v6         | cm    | @R udaddy -b @S6 -c 4 -C 4                     | @R udaddy -s @S6 -c 4 -C 4
 doctor            | wait  | true                                           | @V doctor @S
-mckey             | wait  | @R mckey -m 239.7.7.7 -b @S -C 4 -S 64         | @R mckey -m 239.7.7.7 -s -b @C -C 4 -S 64
+mckey             | group | @R mckey -m 239.7.7.7 -b @S -C 4 -S 64         | @R mckey -m 239.7.7.7 -s -b @C -C 4 -S 64
 TABLE
 }
 

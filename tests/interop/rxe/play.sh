@@ -19,12 +19,13 @@ await() {
     probe) look="ss -Htln sport = :7471 | grep -q ." ;;
     tcp) look="ss -Htln sport = :18515 | grep -q ." ;;
     cm) look="rdma res show cm_id | grep -q LISTEN" ;;
+    group) look="ip maddr show | grep -qF 239.7.7.7" ;;
     *) look="sleep 3" ;;
   esac
   on "$1" 35 "for i in \$(seq 300); do $look && exit 0; sleep 0.1; done; exit 1"
 }
 
-# play SEEN SERVER COMMAND CLIENT COMMAND: SEEN says what shows that the server is ready: probe, tcp, cm or wait.
+# play SEEN SERVER COMMAND CLIENT COMMAND: SEEN says what shows that the server is ready: probe, tcp, cm, group or wait.
 # 0 when both ends succeed. Their output is left in $state/out.
 play() {
   local seen=$1 server=$2 serve=$3 client=$4 run=$5 server_status=0 client_status pid
