@@ -81,6 +81,14 @@ Expected<int> reach(const std::string& name, const Clock& clock, uint64_t deadli
   }
 }
 
+Request xrc_request(const XrcName& name, bool create, bool exclusive) {
+  const XrcWish wish{name.file.device, name.file.inode, name.device, create, exclusive};
+  Request request{};
+  request.ask = Ask::kOpenXrcDomain;
+  std::memcpy(request.program, &wish, sizeof wish);
+  return request;
+}
+
 }  // namespace
 
 /// An answer and the descriptors beside it, which are closed unless somebody takes them.
@@ -211,6 +219,11 @@ Outcome AgentClient::take_back_the_rest() {
     request.ask = Ask::kJoinGroup;
     request.group = group;
     if (auto asked = ask_once(request, nullptr, 0); !asked) return asked.error();
+  }
+  for (const auto& [name, identity] : xrc_domains_) {
+    Request request = xrc_request(name, false, false);
+    request.generation = identity;
+    (void)ask_once(request, nullptr, 0);  // where somebody was faster, the two are different domains now
   }
   return Done{};
 }
@@ -435,6 +448,26 @@ Outcome AgentClient::leave_group(const Gid& group) {
   request.group = group;
   (void)ask_locked(request);  // in vain: the next agent is not told of the group
   return Done{};
+}
+
+Expected<uint64_t> AgentClient::open_xrc_domain(const XrcName& name, bool create, bool exclusive) {
+  std::lock_guard<std::mutex> hold(lock_);
+  Expected<Reply> reply = ask_locked(xrc_request(name, create, exclusive));
+  if (!reply) return reply.error();
+  xrc_domains_.emplace_back(name, reply->answer.generation);
+  return reply->answer.generation;
+}
+
+void AgentClient::close_xrc_domain(uint64_t identity) {
+  std::lock_guard<std::mutex> hold(lock_);
+  const auto found = std::find_if(xrc_domains_.begin(), xrc_domains_.end(),
+                                  [identity](const auto& entry) { return entry.second == identity; });
+  if (found == xrc_domains_.end()) return;
+  xrc_domains_.erase(found);
+  Request request{};
+  request.ask = Ask::kCloseXrcDomain;
+  request.generation = identity;
+  (void)ask_locked(request);  // in vain: the next agent is not told of the domain
 }
 
 uint32_t AgentClient::gid_count() const {

@@ -10,6 +10,7 @@
 
 #include "agent/directory.h"
 #include "agent/protocol.h"
+#include "agent/xrc_domains.h"
 #include "base/clock.h"
 #include "base/expected.h"
 #include "engine/host.h"
@@ -56,6 +57,9 @@ class AgentClient final : public wire::Neighborhood {
   Expected<uint32_t> extra_slot();
   Outcome join_group(const Gid& group);
   Outcome leave_group(const Gid& group);
+  /// The identity of a shared XRC domain, as XrcDomains::open.
+  Expected<uint64_t> open_xrc_domain(const XrcName& name, bool create, bool exclusive);
+  void close_xrc_domain(uint64_t identity);
 
   uint32_t gid_count() const;
   engine::GidEntry gid(uint32_t index) const;
@@ -111,6 +115,7 @@ class AgentClient final : public wire::Neighborhood {
   int wire_ = -1;                   ///< a duplicate of the socket on the port of RoCEv2
   std::vector<uint32_t> extra_slots_;
   std::vector<Gid> groups_;
+  std::vector<std::pair<XrcName, uint64_t>> xrc_domains_;  ///< with their identities
 };
 
 /// Connects to the user's agent for questions that need no joining (kList, kHistory, kDirectory). EACCES: the

@@ -32,8 +32,12 @@ enum class Ask : uint32_t {
                ///< number
   kListRules,  ///< the rule after number `index`; answers with its number in `slot`, counts in `matched` and
                ///< `picked`
-  kRemoveRules,        ///< the one with number `index`, 0: all
-  kReturnRules,        ///< with a descriptor: the board of rules of the agent before
+  kRemoveRules,  ///< the one with number `index`, 0: all
+  kReturnRules,  ///< with a descriptor: the board of rules of the agent before
+  /// The XRC domain of a file (XrcWish in `program`): its identity is the answer's generation. With
+  /// `generation`: take mine back, which had that identity.
+  kOpenXrcDomain,
+  kCloseXrcDomain,     ///< that of identity `generation`
   kConnectionManager,  ///< from now on this connection carries the records of agent/cm/protocol.h
 };
 
@@ -49,6 +53,14 @@ struct Request {
   uint32_t reserved;
   char text[512];
 };
+
+/// In the place of Request::program.
+struct XrcWish {
+  uint64_t file_device, inode;
+  uint32_t device;  ///< index of the RDMA device
+  uint8_t create, exclusive;
+};
+static_assert(sizeof(XrcWish) <= sizeof(Request::program));
 
 struct Answer {
   uint32_t version;

@@ -131,6 +131,7 @@ Outcome Server::prepare() {
   if (getrandom(&start, sizeof start, 0) != sizeof start) start = clock_.now_ns();
   registry_ = std::make_unique<Registry>(*directory_, start >> 2,
                                          [this](uint32_t slot) { return slot_is_owned(slot); });
+  xrc_domains_ = std::make_unique<XrcDomains>(start >> 2);
   ports_ = std::make_unique<WirePorts>(name_, *directory_, [this](int wire) { connections_->receive(wire); });
   if (Outcome ready = rules_.prepare(); !ready) return ready;
   tap_.follow(rules_.board());
@@ -296,6 +297,7 @@ void Server::drop(uint64_t id) {
     history_.add(read_reasons(client.files[0], client.pid));
     const uint64_t generation = directory_->slots[client.slot].generation;
     registry_->leave(client.slot);
+    xrc_domains_->leave(client.slot);
     ports_->leave(client.slot);
     watch_wire();
     notify({Event::kGone, client.slot, generation});
@@ -333,6 +335,11 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
   if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
   if (request.ask == Ask::kIntroduce) return introduce(request, attached);
   if (request.ask == Ask::kWire) return wire(client, request, attached);
+  if (request.ask == Ask::kOpenXrcDomain) return open_xrc_domain(client, request);
+  if (request.ask == Ask::kCloseXrcDomain) {
+    xrc_domains_->close(client.slot, request.generation);
+    return done();
+  }
   if (request.ask == Ask::kJoinGroup) {
     Outcome joined = registry_->join_group(client.slot, request.group);
     return joined ? done() : refusal(joined.error());
@@ -412,6 +419,22 @@ Outcome Server::open_own_wire() {
   Outcome opened = ports_->expect(clock_.now_ns());
   watch_wire();
   return opened;
+}
+
+Answer Server::open_xrc_domain(const Client& client, const Request& request) {
+  XrcWish wish;
+  std::memcpy(&wish, request.program, sizeof wish);
+  const XrcName name{wish.device, {wish.file_device, wish.inode}};
+  Answer reply = done();
+  if (request.generation != 0) {
+    Outcome taken = xrc_domains_->take_back(client.slot, name, request.generation);
+    return taken ? reply : refusal(taken.error());
+  }
+  const Expected<uint64_t> opened =
+      xrc_domains_->open(client.slot, name, wish.create != 0, wish.exclusive != 0);
+  if (!opened) return refusal(opened.error());
+  reply.generation = *opened;
+  return reply;
 }
 
 void Server::watch_wire() {

@@ -12,6 +12,7 @@
 #include "agent/registry.h"
 #include "agent/rule_service.h"
 #include "agent/wire_ports.h"
+#include "agent/xrc_domains.h"
 #include "base/clock.h"
 #include "wire/link/tap/tap.h"
 
@@ -68,6 +69,7 @@ class Server {
   Outcome open_own_wire();
   Answer change_rules(const Client& client, const Request& request, const Attached& attached);
   void watch_wire();
+  Answer open_xrc_domain(const Client& client, const Request& request);
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);
   Answer become_control_connection(Client& client);
@@ -84,6 +86,7 @@ class Server {
   int spare_ = -1;  ///< given up for a moment when there are no descriptors left
   Directory* directory_ = nullptr;
   std::unique_ptr<Registry> registry_;
+  std::unique_ptr<XrcDomains> xrc_domains_;
   std::unique_ptr<WirePorts> ports_;
   RuleService rules_;
   uint64_t watched_wire_ = 0;                     ///< which of the sockets of ports_ the poller has

@@ -112,6 +112,10 @@ Expected<QueuePair*> Engine::create_queue_pair(const QueuePairSpec& spec) {
     std::lock_guard<SpinLock> hold_list(list_lock_);
     targets_.push_back(qp);
   }
+  if (spec.type == QpType::kXrcReceive) {
+    std::lock_guard<std::mutex> hold_receivers(xrc_lock_);
+    xrc_receivers_.push_back(qp);
+  }
   return qp;
 }
 
@@ -129,6 +133,10 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
       }
   }
   forget_flows(qp);
+  if (qp->type() == QpType::kXrcReceive) {
+    std::lock_guard<std::mutex> hold(xrc_lock_);
+    std::erase(xrc_receivers_, qp);
+  }
   entry_of(number)->store(nullptr, std::memory_order_release);
   AccessGuard::wait();
   fabric_.wait_for_peers();
@@ -411,6 +419,7 @@ bool Engine::answer_nobody(wire::Channel& from, const wire::Segment& segment, wi
     nobody.access_key = 0;
     nobody.connection = segment.connection;
   }
+  nobody.srqn = 0;
   if (answer)
     *answer = nobody;
   else

@@ -26,6 +26,7 @@
 #include "engine/port.h"
 #include "engine/published.h"
 #include "engine/qp_types.h"
+#include "engine/shared_queues.h"
 #include "engine/steering.h"
 #include "engine/work.h"
 #include "wire/link/channel.h"
@@ -54,6 +55,7 @@ struct QueuePairSpec {
   uint32_t send_entries = 0;          ///< most send work requests outstanding at a time
   const Port* port = &kEthernetPort;  ///< outlives the queue pair
   uint64_t access_key = 0;            ///< of a DC target
+  uint64_t xrc_domain = 0;            ///< of an XRC receiver
   uint32_t errored_streams_max = 1;   ///< of a DC initiator: with so many failed streams it fails as a whole
   bool deaf_to_itself = false;        ///< multicast that it sends does not come back to it
 };
@@ -76,6 +78,12 @@ class Engine final : public wire::Receiver {
   /// A queue pair number without a queue pair. ENOMEM: all are taken.
   Expected<uint32_t> reserve_number();
   void release_number(uint32_t number);
+
+  /// A shared receive queue that XRC senders name by the number that it gets. ENOMEM: all are taken.
+  Expected<uint32_t> add_shared_queue(const SharedQueue& queue);
+  /// Afterwards nothing of it is called any more.
+  void remove_shared_queue(uint32_t number);
+  const SharedQueues& shared_queues() const { return shared_queues_; }
 
   Outcome attach_multicast(QueuePair* qp, const Gid& group);
   Outcome detach_multicast(QueuePair* qp, const Gid& group);
@@ -198,6 +206,9 @@ class Engine final : public wire::Receiver {
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
   std::vector<Responder*> answering_;
   std::atomic<bool> any_ready_{false}, any_owers_{false}, any_errored_{false};
+  std::mutex xrc_lock_;  ///< of the next; before the locks of responders
+  std::vector<QueuePair*> xrc_receivers_;
+  SharedQueues shared_queues_;
   std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer
   std::atomic<uint32_t> room_epoch_{0};
   static constexpr uint32_t kConnectionClockShift = 16;

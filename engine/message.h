@@ -36,6 +36,11 @@ inline bool is_local(Opcode op) {
 /// How long the answer to a request may take, by the code of a queue pair's attribute; the code 0 means for
 /// ever.
 inline uint64_t ack_timeout_ns(uint8_t code) { return 4096ull << code; }
-inline bool awaits_response(Opcode op) { return op == Opcode::kRead || is_atomic(op); }
+inline bool awaits_response(Opcode op) { return op >= Opcode::kRead && op <= Opcode::kFlush; }
+/// What the request or the response carries.
+inline bool sends_data(Opcode op) { return !awaits_response(op) || op == Opcode::kAtomicWrite; }
+inline bool brings_data(Opcode op) { return op >= Opcode::kRead && op <= Opcode::kFetchAdd; }
+/// The response is without data.
+inline bool is_placement(Opcode op) { return op == Opcode::kAtomicWrite || op == Opcode::kFlush; }
 
 }  // namespace verbatim::engine

@@ -70,7 +70,8 @@ struct alignas(64) PublishedQp {
   std::atomic<uint64_t> access_key;  ///< of a DC target
   // counters
   std::atomic<uint64_t> send_messages, send_bytes, receive_messages, receive_bytes;
-  std::atomic<uint64_t> rnr_naks, retries, errors, reserved2;
+  std::atomic<uint64_t> rnr_naks, retries, errors;
+  std::atomic<uint64_t> xrc_domain;  ///< of an XRC receiver
 };
 static_assert(sizeof(PublishedQp) == 128);
 

@@ -12,14 +12,17 @@ enum class QpType : uint8_t {
   kRc = 2,
   kUc = 3,
   kUd = 4,
-  kRaw = 8,   ///< whole Ethernet frames
-  kDci = 64,  ///< DC initiator: connects to the target that each work request names; sends only
-  kDct = 65,  ///< DC target: answers any number of initiators; receives only
+  kRaw = 8,          ///< whole Ethernet frames
+  kXrcSend = 9,      ///< its work requests name shared receive queues behind the peer; sends only
+  kXrcReceive = 10,  ///< the peer of one; receives only, into any shared receive queue of its XRC domain
+  kDci = 64,         ///< DC initiator: connects to the target that each work request names; sends only
+  kDct = 65,         ///< DC target: answers any number of initiators; receives only
 };
 
 /// What is sent is acknowledged, or sent again.
 inline bool is_reliable(QpType type) {
-  return type == QpType::kRc || type == QpType::kDci || type == QpType::kDct;
+  return type == QpType::kRc || type == QpType::kXrcSend || type == QpType::kXrcReceive ||
+         type == QpType::kDci || type == QpType::kDct;
 }
 
 /// Values are those of IBV_QPS_*.

@@ -26,6 +26,7 @@ QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number,
   published_.domain.store(spec.domain, std::memory_order_relaxed);
   published_.lid.store(spec.port->lid, std::memory_order_relaxed);
   published_.access_key.store(spec.access_key, std::memory_order_relaxed);
+  published_.xrc_domain.store(spec.xrc_domain, std::memory_order_relaxed);
   for (auto* counter :
        {&published_.send_messages, &published_.send_bytes, &published_.receive_messages,
         &published_.receive_bytes, &published_.rnr_naks, &published_.retries, &published_.errors})
@@ -46,6 +47,9 @@ wire::Transport QueuePair::transport() const {
     case QpType::kDci:
     case QpType::kDct:
       return wire::Transport::kDc;
+    case QpType::kXrcSend:
+    case QpType::kXrcReceive:
+      return wire::Transport::kXrc;
   }
   return wire::Transport::kRc;
 }
@@ -139,7 +143,7 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
       responder_.flush();
     }
     if (to == QpState::kSqd && from != QpState::kSqd && requester_.idle()) note_drained();
-    run = to == QpState::kRts && from != QpState::kRts;
+    run = to == QpState::kRts && from != QpState::kRts && spec_.send;
   }
   // Peers that were inside an access to this queue pair's memory have left it when the state change is
   // reported.
@@ -152,12 +156,14 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
   return Done{};
 }
 
-// The attributes name the peer of RC and UC; a DC initiator's work requests name its targets.
+// The attributes name the peer of RC, UC and XRC; a DC initiator's work requests name its targets.
 void QueuePair::aim() {
   if (spec_.type == QpType::kDci || spec_.type == QpType::kDct) return;
   if (!spec_.port->is_infiniband()) source_ = engine_.host().gid(attributes_.path.sgid_index);
-  requester_.aim({attributes_.path.dgid, attributes_.path.dlid, attributes_.dest_qpn});
-  responder_.aim(attributes_.dest_qpn);
+  // An XRC connection goes one way.
+  if (spec_.type != QpType::kXrcReceive)
+    requester_.aim({attributes_.path.dgid, attributes_.path.dlid, attributes_.dest_qpn});
+  if (spec_.type != QpType::kXrcSend) responder_.aim(attributes_.dest_qpn);
 }
 
 void QueuePair::address(wire::Segment& segment) const {
@@ -236,7 +242,7 @@ void QueuePair::run_ready() {
   }
   const uint32_t room = engine_.room_epoch();
   if (!send_owed()) engine_.wait_for_room(*this, room);
-  if (now != QpState::kError && now != QpState::kSqe) requester_.run();
+  if (now != QpState::kError && now != QpState::kSqe && spec_.send) requester_.run();
 }
 
 void QueuePair::drain_by_itself() {

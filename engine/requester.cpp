@@ -35,6 +35,10 @@ Operation operation_of(Opcode opcode) {
       return Operation::kCompareSwap;
     case Opcode::kFetchAdd:
       return Operation::kFetchAdd;
+    case Opcode::kAtomicWrite:
+      return Operation::kAtomicWrite;
+    case Opcode::kFlush:
+      return Operation::kFlush;
     case Opcode::kNop:
     case Opcode::kKeyUpdate:
     case Opcode::kSignatureValue:
@@ -63,7 +67,11 @@ uint32_t slice(const wire::Piece* pieces, uint32_t count, uint64_t offset, uint6
 }
 
 Requester::Requester(Engine& engine, QueuePair& qp)
-    : engine_(engine), qp_(qp), reliable_(is_reliable(qp.type())), dynamic_(qp.type() == QpType::kDci) {
+    : engine_(engine),
+      qp_(qp),
+      reliable_(is_reliable(qp.type())),
+      dynamic_(qp.type() == QpType::kDci),
+      xrc_(qp.type() == QpType::kXrcSend) {
   uint32_t capacity = 1;
   while (capacity < qp.spec().send_entries) capacity *= 2;
   window_ = std::make_unique<Outstanding[]>(capacity);
@@ -224,16 +232,16 @@ Status Requester::check(Message& message, const char*& why) {
   const QpType type = qp_.type();
   const bool send = !awaits_response(work.opcode) && !is_write(work.opcode);
   if ((type == QpType::kUd && !send) || (type == QpType::kRaw && work.opcode != Opcode::kSend) ||
-      (type == QpType::kUc && awaits_response(work.opcode)) ||
+      (type == QpType::kUc && awaits_response(work.opcode)) || (dynamic_ && is_placement(work.opcode)) ||
       (!reliable_ && work.opcode == Opcode::kSendInvalidate)) {
     why = "the operation is not offered by this service type";
     return Status::kLocalQpOperation;
   }
   if (awaits_response(work.opcode) && qp_.attributes().max_rd_atomic == 0) {
-    why = "max_rd_atomic is 0: no read or atomic may be outstanding";
+    why = "max_rd_atomic is 0: no read, atomic or flush may be outstanding";
     return Status::kLocalQpOperation;
   }
-  const uint32_t need = awaits_response(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
+  const uint32_t need = brings_data(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
   for (uint32_t i = 0; i < work.sge_count; i++) {
     const Sge& sge = work.sges[i];
     if (sge.length == 0) continue;
@@ -250,9 +258,11 @@ Status Requester::check(Message& message, const char*& why) {
   const uint64_t most = type == QpType::kUd    ? kDatagramBytesMax
                         : type == QpType::kRaw ? kFrameBytesMax
                                                : wire::kMessageBytesMax;
-  if (length > most || (is_atomic(work.opcode) && length != 8)) {
-    why = is_atomic(work.opcode) ? "an atomic needs exactly 8 bytes of local memory"
-                                 : "the message is longer than the service allows";
+  const bool eight = is_atomic(work.opcode) || work.opcode == Opcode::kAtomicWrite;
+  if (length > most || (eight && length != 8) || (work.opcode == Opcode::kFlush && length != 0)) {
+    why = eight                           ? "an atomic needs exactly 8 bytes of local memory"
+          : work.opcode == Opcode::kFlush ? "a flush has no local memory"
+                                          : "the message is longer than the service allows";
     return Status::kLocalLength;
   }
   message.length = static_cast<uint32_t>(length);
@@ -317,7 +327,7 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   segment.packets =
       awaits_response(work.opcode) ? message.packets : packets_of(chunk, qp_.attributes().path_mtu);
   segment.path_mtu = qp_.attributes().path_mtu;
-  segment.length = awaits_response(work.opcode) ? 0 : chunk;
+  segment.length = sends_data(work.opcode) ? chunk : 0;
   segment.immediate = work.immediate;
   segment.remote_address = work.remote_address;
   segment.rkey = work.rkey;
@@ -330,6 +340,10 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
     segment.access_key = peer_.access_key;
     segment.connection = peer_.connection;
   }
+  if (work.opcode == Opcode::kFlush) [[unlikely]]
+    segment.total_length = work.reach;
+  if (xrc_) [[unlikely]]
+    segment.srqn = work.destination.srqn;
   if (is_wire_) [[unlikely]]
     prepare_for_wire(message, chunk, segment);
   else if (!dynamic_ && engine_.fabric().captured()) [[unlikely]]
@@ -360,8 +374,8 @@ Requester::Step Requester::send_connected(Message& message) {
 }
 
 Requester::Step Requester::send_pieces(Message& message) {
-  const bool may_pull = reliable_;
-  const bool whole = message.placed || awaits_response(message.work.opcode);
+  const bool may_pull = reliable_ && message.work.opcode != Opcode::kAtomicWrite;
+  const bool whole = message.placed || !sends_data(message.work.opcode);
   if (message.scattered && !whole) [[unlikely]]
     return send_scattered(message, message.length - sent_bytes_);
   const uint32_t chunk =

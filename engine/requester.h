@@ -207,6 +207,7 @@ class Requester final : private KeyErrors {
   QueuePair& qp_;
   const bool reliable_;
   const bool dynamic_;  ///< a DC initiator
+  const bool xrc_;      ///< an XRC sender
   SpinLock lock_;
 
   // The cursor.

@@ -27,7 +27,7 @@ const PublishedQp* Requester::peer_entry() const {
 
 // What the peer's queue pair had taken in was received, whether or not the acknowledgement still got out.
 void Requester::acknowledge_received(const PublishedQp* peer) {
-  if (!peer || window_count_ == 0 || qp_.type() != QpType::kRc) return;
+  if (!peer || window_count_ == 0 || dynamic_ || !reliable_) return;
   if (peer->qpn.load(kRelaxed) != peer_.place.qpn || peer->remote_qpn.load(kRelaxed) != qp_.number()) return;
   acknowledge(wire::psn_add(peer->expected_psn.load(std::memory_order_acquire), wire::kPsnMask));
 }

@@ -81,6 +81,8 @@ void Requester::handle_reply(const Segment& segment, wire::Payload* payload) {
     case wire::Operation::kReadRequest:
     case wire::Operation::kCompareSwap:
     case wire::Operation::kFetchAdd:
+    case wire::Operation::kAtomicWrite:
+    case wire::Operation::kFlush:
     case wire::Operation::kDisconnect:
     case wire::Operation::kCongestion:
       return;
@@ -134,11 +136,15 @@ bool Requester::refetch(const Outstanding& entry, Message& message) {
 
 void Requester::take_read_response(const Segment& segment, wire::Payload* payload) {
   Outstanding* entry = find_outstanding(segment.psn);
-  if (!entry || entry->opcode != Opcode::kRead || entry->done) return;
+  if (!entry || !(entry->opcode == Opcode::kRead || is_placement(entry->opcode)) || entry->done) return;
   acknowledge(
       wire::psn_add(entry->first_psn, wire::kPsnMask));  // a response acknowledges everything before it
   entry = find_outstanding(segment.psn);
   if (!entry) return;
+  if (is_placement(entry->opcode)) {
+    entry->done = true;
+    return pop_done();
+  }
   Message message;
   if (!refetch(*entry, message))
     return fail_oldest(Status::kLocalProtection,

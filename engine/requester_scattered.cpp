@@ -17,7 +17,7 @@ constexpr uint32_t kPacketMax = 4096;
 
 Elements Requester::memory_of(const Message& message) const {
   const SendWork& work = message.work;
-  const uint32_t need = awaits_response(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
+  const uint32_t need = brings_data(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
   return {engine_.keys(), qp_.spec().domain, need,        work.sges, work.sge_count,
           &key_errors_,   work.inline_mask,  qp_.number()};
 }
@@ -103,6 +103,12 @@ bool Requester::place_response(const Message& message, uint64_t offset, uint64_t
 bool Requester::read_within_process(const Message& message, const wire::Segment& answer) {
   QueuePair* peer = engine_.find(peer_.place.qpn);
   if (!peer) return false;
+  uint32_t domain = peer->spec().domain;
+  if (xrc_) {
+    SharedQueue queue;
+    if (!engine_.shared_queues().find(message.work.destination.srqn, queue)) return false;
+    domain = queue.landing.domain;
+  }
   const KeyTable& keys = engine_.keys();
   const Elements memory = memory_of(message);
   std::byte buffer[kStageBytes];
@@ -111,8 +117,8 @@ bool Requester::read_within_process(const Message& message, const wire::Segment&
   for (uint64_t done = 0; done < message.length;) {
     const uint64_t bytes = std::min<uint64_t>(message.length - done, kStageBytes);
     const bool last = done + bytes == message.length;
-    if (keys.load(message.work.rkey, peer->spec().domain, kRemoteRead, message.work.remote_address + done,
-                  buffer, bytes, peer->spec().sink, peer_.place.qpn) ||
+    if (keys.load(message.work.rkey, domain, kRemoteRead, message.work.remote_address + done, buffer, bytes,
+                  peer->spec().sink, peer_.place.qpn) ||
         memory.store(done, buffer, bytes, last))
       return false;
     if (captured) [[unlikely]]

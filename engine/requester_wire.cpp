@@ -57,7 +57,7 @@ Requester::Step Requester::send_on_wire(Message& message) {
   if (awaits_response(opcode)) {
     if (!flight_.asked.is_again() && flight_.asked.count() >= qp_.attributes().max_rd_atomic)
       return Step::kStop;
-    return submit(message, chunk, nullptr, 0, false);
+    if (opcode != Opcode::kAtomicWrite) return submit(message, chunk, nullptr, 0, false);
   }
   if (message.scattered) [[unlikely]]
     return send_scattered(message, chunk);
@@ -107,7 +107,7 @@ void Requester::prepare_for_wire(const Message& message, uint32_t chunk, Segment
   }
   if (awaits_response(message.work.opcode)) {
     segment.flags |= wire::kFirst | wire::kLast | wire::kAckRequest;
-    if (is_atomic(message.work.opcode)) return;
+    if (message.work.opcode != Opcode::kRead) return;
     segment.remote_address += sent_bytes_;
     segment.total_length = chunk;
     segment.packets = packets_of(chunk, qp_.attributes().path_mtu);
@@ -270,7 +270,10 @@ void Requester::infer_loss() {
 void Requester::take_wire_response(const Segment& segment, wire::Payload& payload) {
   Outstanding* entry = find_outstanding(segment.psn);
   const bool read = segment.operation == wire::Operation::kReadResponse;
-  if (!entry || !(read ? entry->opcode == Opcode::kRead : is_atomic(entry->opcode))) return;
+  if (!entry) return;
+  const bool awaited =
+      read ? entry->opcode == Opcode::kRead || is_placement(entry->opcode) : is_atomic(entry->opcode);
+  if (!awaited) return;
   received_until(before(entry->first_psn));
   if (window_count_ == 0 || &oldest() != entry) return;  // an earlier one lacks responses: that was noted
   const auto at = static_cast<uint32_t>(wire::psn_distance(segment.psn, entry->first_psn));
@@ -294,6 +297,7 @@ bool Requester::take_response_bytes(const Message& message, const Segment& segme
     fail_oldest(Status::kLocalProtection, "the local memory of the atomic is not mapped");
     return false;
   }
+  if (is_placement(message.work.opcode)) return true;
   const uint32_t mtu = qp_.attributes().path_mtu;
   const uint32_t offset = oldest().received * mtu;
   if (segment.length != std::min(mtu, message.length - offset)) {

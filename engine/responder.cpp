@@ -20,11 +20,6 @@ namespace {
 
 constexpr uint32_t kFlushesPerRun = 65536;  ///< receive requests flushed in one go
 
-bool is_read_or_atomic(Operation operation) {
-  return operation == Operation::kReadRequest || operation == Operation::kCompareSwap ||
-         operation == Operation::kFetchAdd;
-}
-
 bool can_receive(QpState state) {
   switch (state) {
     case QpState::kRtr:
@@ -47,6 +42,8 @@ Responder::Responder(Engine& engine, QueuePair& qp, bool dynamic)
       qp_(qp),
       reliable_(is_reliable(qp.type())),
       dynamic_(dynamic),
+      xrc_(qp.type() == QpType::kXrcReceive),
+      landing_{qp.spec().domain, qp.spec().receive, qp.spec().sink},
       told_psn_(dynamic ? own_psn_ : qp.published().expected_psn) {}
 
 void Responder::connect(uint32_t expected_psn) {
@@ -73,6 +70,7 @@ void Responder::reset() {
   work_held_ = flushed_ = is_wire_ = false;
   reply_channel_ = nullptr;
   peer_qpn_ = kNobody;
+  if (xrc_) landing_ = {}, srqn_ = 0;
 }
 
 Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
@@ -90,6 +88,7 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
     reply.access_key = 0;
     reply.connection = connection_;
   }
+  if (xrc_) reply.srqn = 0;
   if (is_wire_) [[unlikely]]
     address_back(reply);
   else if (!dynamic_ && engine_.fabric().captured()) [[unlikely]]
@@ -117,7 +116,7 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
     owe(segment);
     return ack_due_;
   }
-  if (verdict == Verdict::kDone && is_read_or_atomic(segment.operation)) {
+  if (verdict == Verdict::kDone && wire::wants_response(segment.operation)) {
     const Response response = responses_.back();
     responses_.pop_back();
     *answer = reply_to(segment.psn, wire::kAckOk);
@@ -177,13 +176,15 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
     qp_.note_key_violation();
     return refuse(wire::kNakRemoteAccess, "the access key is not the DC target's");
   }
+  if (xrc_) [[unlikely]]
+    if (const char* why = enter_shared_queue(segment)) return refuse(wire::kNakInvalidRequest, why);
   if (qp_.state() == QpState::kRtr && msn_ == 0 && segment.has(wire::kFirst) && !dynamic_ &&
       qp_.spec().events)
     qp_.spec().events->on_event(AsyncEvent::kCommEstablished);
   nak_sent_ = false;
-  const uint32_t bytes = is_read_or_atomic(segment.operation) ? segment.total_length : segment.length;
+  const uint32_t bytes = wire::wants_response(segment.operation) ? segment.total_length : segment.length;
   const uint32_t packets =
-      segment.operation == Operation::kReadRequest || !is_read_or_atomic(segment.operation)
+      segment.operation == Operation::kReadRequest || !wire::wants_response(segment.operation)
           ? packets_of(bytes, qp_.attributes().path_mtu)
           : 1;
   if (is_wire_) [[unlikely]] {
@@ -193,8 +194,8 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
   }
 
   Verdict verdict = Verdict::kDone;
-  if (is_read_or_atomic(segment.operation)) {
-    verdict = segment.operation == Operation::kReadRequest ? read_request(segment) : atomic(segment);
+  if (wire::wants_response(segment.operation)) {
+    verdict = answer(segment, payload);
   } else {
     if (segment.has(wire::kFirst)) verdict = begin(segment);
     if (verdict == Verdict::kDone && !message_.active)
@@ -207,7 +208,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
   if (verdict == Verdict::kDone || !reliable_) expected_psn_ = wire::psn_add(segment.psn, packets);
   if (verdict == Verdict::kDone && segment.has(wire::kLast)) {
     msn_ = wire::psn_add(msn_, 1);
-    if (reliable_ && !is_read_or_atomic(segment.operation)) {
+    if (reliable_ && !wire::wants_response(segment.operation)) {
       ack_due_ = true;
       due_syndrome_ = wire::kAckOk;
     }
@@ -239,7 +240,7 @@ Responder::Verdict Responder::take_work(bool for_write) {
   }
   if (!work_) work_ = std::make_unique<ReceiveWork>();
   const char* why = nullptr;
-  ReceiveQueue* queue = qp_.spec().receive;
+  ReceiveQueue* queue = landing_.receive;
   switch (queue ? queue->take(*work_, why) : ReceiveQueue::Take::kNone) {
     case ReceiveQueue::Take::kWork:
       return Verdict::kDone;
@@ -257,8 +258,8 @@ Responder::Verdict Responder::take_work(bool for_write) {
 }
 
 Elements Responder::receive_memory() const {
-  return {engine_.keys(),   qp_.spec().domain, kLocalWrite, work_->sges,
-          work_->sge_count, qp_.spec().sink,   0,           qp_.number()};
+  return {engine_.keys(),   landing_.domain, kLocalWrite, work_->sges,
+          work_->sge_count, landing_.sink,   0,           qp_.number()};
 }
 
 Responder::Verdict Responder::copy_refused(CopyResult result) {
@@ -301,7 +302,7 @@ Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload&
     return refuse(wire::kNakInvalidRequest, "more bytes than the write announced");
   if (segment.length > 0 && !segment.has(wire::kPlaced)) {
     wire::Piece piece;
-    if (const char* why = engine_.keys().translate(message_.rkey, qp_.spec().domain, kRemoteWrite,
+    if (const char* why = engine_.keys().translate(message_.rkey, landing_.domain, kRemoteWrite,
                                                    message_.address, message_.total, piece, qp_.number()))
       return refuse(wire::kNakRemoteAccess, why);
     CopyResult result = CopyResult::kDone;
@@ -310,7 +311,7 @@ Responder::Verdict Responder::place_write(const Segment& segment, wire::Payload&
       result = payload.copy_to(0, &piece, 1);
     } else {
       const Sge whole{message_.address, message_.total, message_.rkey};
-      const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteWrite, &whole, 1, qp_.spec().sink, 0,
+      const Elements memory(engine_.keys(), landing_.domain, kRemoteWrite, &whole, 1, landing_.sink, 0,
                             qp_.number());
       if (const char* why = place(memory, message_.placed, segment, payload, result))
         return refuse(wire::kNakRemoteAccess, why);
@@ -341,7 +342,7 @@ Responder::Verdict Responder::finish(const Segment& segment) {
   } else {
     if (segment.has(wire::kInvalidate))
       if (const char* why =
-              engine_.keys().invalidate_for_peer(segment.immediate, qp_.spec().domain, qp_.number()))
+              engine_.keys().invalidate_for_peer(segment.immediate, landing_.domain, qp_.number()))
         return receive_error(Status::kLocalAccess, why, wire::kNakRemoteAccess);
     told_psn_.store(next_psn, std::memory_order_release);
     complete_receive(segment,
@@ -369,7 +370,8 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   completion.solicited = segment.has(wire::kSolicited);
   completion.bytes = bytes;
   completion.immediate = segment.immediate;
-  completion.src_qpn = segment.src_qpn;
+  // Packets of connections do not name their sender.
+  completion.src_qpn = segment.transport == wire::Transport::kUd ? segment.src_qpn : peer_qpn_;
   completion.service_level = segment.service_level;
   if (qp_.spec().port->is_infiniband())
     completion.source_lid =
@@ -455,9 +457,10 @@ Responder::Verdict Responder::receive_error(Status status, const char* why, uint
   return Verdict::kRefused;
 }
 
-void Responder::complete(const ReceiveCompletion& completion) {
+void Responder::complete(ReceiveCompletion& completion) {
   engine_.note_receive();
-  qp_.spec().sink->complete(completion);
+  completion.qpn = qp_.number();
+  landing_.sink->complete(completion);
 }
 
 void Responder::flush() {

@@ -19,6 +19,7 @@
 
 #include "base/spinlock.h"
 #include "engine/qp_types.h"
+#include "engine/shared_queues.h"
 #include "engine/work.h"
 #include "wire/link/channel.h"
 
@@ -62,6 +63,8 @@ class Responder {
   /// with an error. Takes the lock.
   void reconnect(uint32_t initiator, uint32_t connection, uint32_t expected_psn);
   uint32_t connection() const { return connection_; }
+  /// Of an XRC receiver: the shared receive queue of that number goes. Takes the lock.
+  void leave_shared_queue(uint32_t number);
 
   // With the lock held:
   /// Whom the attributes name.
@@ -77,6 +80,7 @@ class Responder {
     uint32_t psn, packets, rkey, length, sent;
     uint64_t address, original;
     uint32_t msn;
+    uint32_t domain;     ///< whose memory is read
     bool again = false;  ///< was answered before
   };
   /// What was answered to an atomic, for when it is asked for again.
@@ -111,6 +115,7 @@ class Responder {
   Verdict out_of_step_on_wire(int32_t ahead, const wire::Segment& segment);
   void repeat_read(const wire::Segment& segment, int32_t ahead);
   void repeat_atomic(const wire::Segment& segment);
+  void repeat_placement(const wire::Segment& segment);
   void remember_atomic(uint32_t psn, uint64_t original);
   void tell_of_congestion();
   bool answer_datagram(const wire::Segment& segment, wire::Payload& payload);
@@ -121,6 +126,13 @@ class Responder {
   Verdict finish(const wire::Segment& segment);
   Verdict read_request(const wire::Segment& segment);
   Verdict atomic(const wire::Segment& segment);
+  Verdict answer(const wire::Segment& segment, wire::Payload& payload);
+  const char* no_room_for_response() const;
+  bool settle_responses();
+  Verdict atomic_write(const wire::Segment& segment, wire::Payload& payload);
+  Verdict flush_memory(const wire::Segment& segment);
+  const char* enter_shared_queue(const wire::Segment& segment);
+  const char* find_shared_queue(uint32_t number, SharedQueue& queue) const;
   Verdict take_work(bool for_write);
   Verdict copy_refused(wire::CopyResult result);
   Verdict refuse(uint8_t syndrome, const char* why);
@@ -131,7 +143,7 @@ class Responder {
   Elements receive_memory() const;
   const char* place(const Elements& memory, uint64_t offset, const wire::Segment& segment,
                     wire::Payload& payload, wire::CopyResult& result) const;
-  void complete(const ReceiveCompletion& completion);
+  void complete(ReceiveCompletion& completion);
   void complete_receive(const wire::Segment& segment, Opcode opcode, uint32_t bytes);
   void count_message(uint32_t bytes);
   wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;
@@ -143,6 +155,9 @@ class Responder {
   QueuePair& qp_;
   const bool reliable_;
   const bool dynamic_;  ///< of a DC target
+  const bool xrc_;      ///< of an XRC receiver
+  Landing landing_;     ///< of an XRC receiver: where the shared receive queue `srqn_` leads
+  uint32_t srqn_ = 0;
   SpinLock lock_;
 
   static constexpr uint32_t kNobody = UINT32_MAX;

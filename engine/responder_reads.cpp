@@ -19,25 +19,24 @@ using wire::Segment;
 using wire::SendResult;
 
 namespace {
-constexpr size_t kResponsesMax = 256;   ///< more than any peer may have outstanding
 constexpr uint32_t kStageBytes = 8192;  ///< whole packets of any path MTU
 }  // namespace
 
 Responder::Verdict Responder::read_request(const Segment& segment) {
   if (!(qp_.attributes().access & kRemoteRead))
     return refuse(wire::kNakRemoteAccess, "the queue pair does not allow remote reads");
-  if (qp_.attributes().max_dest_rd_atomic == 0 || responses_.size() >= kResponsesMax)
-    return refuse(wire::kNakInvalidRequest, "more reads than max_dest_rd_atomic allows");
+  if (const char* why = no_room_for_response()) return refuse(wire::kNakInvalidRequest, why);
   if (segment.total_length > 0) {
     wire::Piece piece;
     if (const char* why =
-            engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteRead, segment.remote_address,
+            engine_.keys().translate(segment.rkey, landing_.domain, kRemoteRead, segment.remote_address,
                                      segment.total_length, piece, qp_.number()))
       return refuse(wire::kNakRemoteAccess, why);
   }
   responses_.push_back({Operation::kReadResponse, segment.psn,
                         packets_of(segment.total_length, qp_.attributes().path_mtu), segment.rkey,
-                        segment.total_length, 0, segment.remote_address, 0, wire::psn_add(msn_, 1)});
+                        segment.total_length, 0, segment.remote_address, 0, wire::psn_add(msn_, 1),
+                        landing_.domain});
   return Verdict::kDone;
 }
 
@@ -46,24 +45,15 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
     return refuse(wire::kNakRemoteAccess, "the queue pair does not allow remote atomics");
   if (segment.remote_address % 8 != 0)
     return refuse(wire::kNakInvalidRequest, "the address of an atomic is not a multiple of 8");
-  if (qp_.attributes().max_dest_rd_atomic == 0 || responses_.size() >= kResponsesMax)
-    return refuse(wire::kNakInvalidRequest, "more atomics than max_dest_rd_atomic allows");
+  if (const char* why = no_room_for_response()) return refuse(wire::kNakInvalidRequest, why);
   wire::Piece piece;
-  if (const char* why = engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteAtomic,
+  if (const char* why = engine_.keys().translate(segment.rkey, landing_.domain, kRemoteAtomic,
                                                  segment.remote_address, 8, piece, qp_.number()))
     return refuse(wire::kNakRemoteAccess, why);
   if (piece.length != 8)
     return refuse(wire::kNakRemoteAccess,
                   "the memory of an atomic is not one piece of what its key stands for");
-  if (!responses_.empty()) {
-    // A read that came before must not see it, and reads the memory only when its response leaves.
-    if (!send_responses()) {
-      nak_sent_ = ack_due_ = true;
-      due_syndrome_ = wire::kNakSequence;  // it comes again
-      return Verdict::kRefused;
-    }
-    if (nak_sent_) return Verdict::kRefused;  // the read's memory is gone
-  }
+  if (!settle_responses()) return Verdict::kRefused;
   auto* word = static_cast<uint64_t*>(piece.base);
   if (reinterpret_cast<uintptr_t>(word) % 8 != 0)
     return refuse(wire::kNakInvalidRequest, "the memory of an atomic is not aligned to 8 bytes");
@@ -74,7 +64,7 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
   if (!done) return refuse(wire::kNakRemoteAccess, "the memory of an atomic is not mapped");
   count_message(8);
   responses_.push_back(
-      {Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, original, wire::psn_add(msn_, 1)});
+      {Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, original, wire::psn_add(msn_, 1), 0});
   if (is_wire_) remember_atomic(segment.psn, original);
   return Verdict::kDone;
 }
@@ -133,7 +123,7 @@ bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) 
 const char* Responder::gather(const Response& response, uint32_t& chunk, Window& window,
                               std::byte* buffer) const {
   wire::Piece piece;
-  if (const char* why = engine_.keys().translate(response.rkey, qp_.spec().domain, kRemoteRead,
+  if (const char* why = engine_.keys().translate(response.rkey, response.domain, kRemoteRead,
                                                  response.address, response.length, piece, qp_.number()))
     return why;
   if (piece.length == response.length) [[likely]] {
@@ -142,7 +132,7 @@ const char* Responder::gather(const Response& response, uint32_t& chunk, Window&
     return nullptr;
   }
   const Sge whole{response.address, response.length, response.rkey};
-  const Elements memory(engine_.keys(), qp_.spec().domain, kRemoteRead, &whole, 1, qp_.spec().sink, 0,
+  const Elements memory(engine_.keys(), response.domain, kRemoteRead, &whole, 1, qp_.spec().sink, 0,
                         qp_.number());
   if (const char* why = memory.window(response.sent, chunk, window)) return why;
   if (window.bytes == chunk) return nullptr;

@@ -98,7 +98,7 @@ void Responder::drop_message() {
 
 // What is wrong with a packet at its place in the message; nullptr: nothing.
 const char* Responder::wrong_shape(const Segment& segment) const {
-  if (segment.operation == Operation::kReadRequest || is_atomic(segment.operation))
+  if (wire::wants_response(segment.operation))
     return message_.active                                 ? "a read or atomic comes inside a message"
            : segment.total_length > wire::kMessageBytesMax ? "a read is longer than a message may be"
                                                            : nullptr;
@@ -124,6 +124,8 @@ Responder::Verdict Responder::out_of_step_on_wire(int32_t ahead, const Segment& 
     repeat_read(segment, ahead);
   } else if (is_atomic(segment.operation)) {
     repeat_atomic(segment);
+  } else if (wire::wants_response(segment.operation)) {
+    repeat_placement(segment);
   } else if (!ack_due_) {
     ack_due_ = true;
     due_syndrome_ = wire::kAckOk;
@@ -143,13 +145,18 @@ void Responder::repeat_read(const Segment& segment, int32_t ahead) {
     if (into >= static_cast<int32_t>(sent) && into < static_cast<int32_t>(response.packets)) return;
   }
   if (!(qp_.attributes().access & kRemoteRead)) return;
+  uint32_t domain = landing_.domain;
+  if (SharedQueue queue; xrc_) {
+    if (find_shared_queue(segment.srqn, queue)) return;
+    domain = queue.landing.domain;
+  }
   wire::Piece piece;
   if (segment.total_length > 0 &&
-      engine_.keys().translate(segment.rkey, qp_.spec().domain, kRemoteRead, segment.remote_address,
+      engine_.keys().translate(segment.rkey, domain, kRemoteRead, segment.remote_address,
                                segment.total_length, piece, qp_.number()))
     return;
   responses_.push_back({Operation::kReadResponse, segment.psn, packets, segment.rkey, segment.total_length, 0,
-                        segment.remote_address, 0, msn_, true});
+                        segment.remote_address, 0, msn_, domain, true});
 }
 
 void Responder::repeat_atomic(const Segment& segment) {
@@ -158,7 +165,16 @@ void Responder::repeat_atomic(const Segment& segment) {
   for (uint32_t i = 0; i < std::min<uint32_t>(answered_count_, kReadsMax); i++)
     if (answered_[i].psn == segment.psn && responses_.size() < kReadsMax)
       return responses_.push_back(
-          {Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, answered_[i].original, msn_, true});
+          {Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, answered_[i].original, msn_, 0, true});
+}
+
+// An atomic write or a flush was carried out, and is not again.
+void Responder::repeat_placement(const Segment& segment) {
+  for (const Response& response : responses_)
+    if (response.psn == segment.psn) return;
+  if (responses_.size() < kReadsMax)
+    responses_.push_back(
+        {Operation::kReadResponse, segment.psn, 1, 0, 0, 0, 0, 0, msn_, landing_.domain, true});
 }
 
 void Responder::remember_atomic(uint32_t psn, uint64_t original) {

@@ -29,9 +29,15 @@ constexpr uint32_t kRunUd = kQpCurState | kQpQkey;
 // nowhere from there.
 constexpr uint32_t kInitDci = kQpPkeyIndex | kQpPort;
 constexpr uint32_t kRtrDct = kQpMinRnrTimer | kQpAv | kQpPathMtu;
+// An XRC sender is the half of RC that asks, a receiver the one that answers.
+constexpr uint32_t kRtsXrc = kQpTimeout | kQpSqPsn;
 constexpr uint32_t kDrainedUc = kQpAv | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState;
 constexpr uint32_t kDrainedRc = kDrainedUc | kQpPort | kQpTimeout | kQpRetryCnt | kQpRnrRetry |
                                 kQpMaxQpRdAtomic | kQpMaxDestRdAtomic | kQpMinRnrTimer;
+constexpr uint32_t kDrainedXrcSend =
+    kDrainedUc | kQpPort | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
+constexpr uint32_t kDrainedXrcReceive =
+    kDrainedUc | kQpPort | kQpTimeout | kQpMaxDestRdAtomic | kQpMinRnrTimer;
 
 constexpr Rule kRules[] = {
     {kReset, kInit, kRc, kInitConnected, 0},
@@ -40,36 +46,52 @@ constexpr Rule kRules[] = {
     {kReset, kInit, kRaw, kQpPort, 0},
     {kReset, kInit, kDci, kInitDci, 0},
     {kReset, kInit, kDct, kInitConnected, 0},
+    {kReset, kInit, kXrcSend, kInitConnected, 0},
+    {kReset, kInit, kXrcReceive, kInitConnected, 0},
     {kInit, kInit, kRc, 0, kInitConnected},
     {kInit, kInit, kUc, 0, kInitConnected},
     {kInit, kInit, kUd, 0, kInitDatagram},
     {kInit, kInit, kRaw, 0, kQpPort},
     {kInit, kInit, kDci, 0, kInitDci},
+    {kInit, kInit, kXrcSend, 0, kInitConnected},
+    {kInit, kInit, kXrcReceive, 0, kInitConnected},
     {kInit, kRtr, kRc, kRtrUc | kQpMaxDestRdAtomic | kQpMinRnrTimer, kRtrOptional},
     {kInit, kRtr, kUc, kRtrUc, kRtrOptional},
     {kInit, kRtr, kUd, 0, kQpPkeyIndex | kQpQkey},
     {kInit, kRtr, kRaw, 0, 0},
     {kInit, kRtr, kDci, kQpPathMtu, kQpAv | kQpPkeyIndex},
     {kInit, kRtr, kDct, kRtrDct, 0},
+    {kInit, kRtr, kXrcSend, kRtrUc, kRtrOptional},
+    {kInit, kRtr, kXrcReceive, kRtrUc | kQpMaxDestRdAtomic | kQpMinRnrTimer, kRtrOptional},
     {kRtr, kRts, kRc, kRtsRc, kRunRc},
     {kRtr, kRts, kUc, kQpSqPsn, kRunUc},
     {kRtr, kRts, kUd, kQpSqPsn, kRunUd},
     {kRtr, kRts, kRaw, 0, kQpCurState},
     {kRtr, kRts, kDci, kRtsRc, kQpMinRnrTimer},
+    {kRtr, kRts, kXrcSend, kRtsRc, kRunUc},
+    {kRtr, kRts, kXrcReceive, kRtsXrc, kRunRc},
     {kRts, kRts, kRc, 0, kRunRc},
     {kRts, kRts, kUc, 0, kRunUc},
     {kRts, kRts, kUd, 0, kRunUd},
     {kRts, kRts, kRaw, 0, kQpCurState},
     {kRts, kRts, kDci, 0, kQpMinRnrTimer},
+    {kRts, kRts, kXrcSend, 0, kRunUc},
+    {kRts, kRts, kXrcReceive, 0, kRunRc},
     {kRts, kSqd, kRc, 0, kQpEnSqdAsyncNotify},
     {kRts, kSqd, kUc, 0, kQpEnSqdAsyncNotify},
     {kRts, kSqd, kUd, 0, kQpEnSqdAsyncNotify},
+    {kRts, kSqd, kXrcSend, 0, kQpEnSqdAsyncNotify},
+    {kRts, kSqd, kXrcReceive, 0, kQpEnSqdAsyncNotify},
     {kSqd, kRts, kRc, 0, kRunRc},
     {kSqd, kRts, kUc, 0, kRunUc},
     {kSqd, kRts, kUd, 0, kRunUd},
+    {kSqd, kRts, kXrcSend, 0, kRunUc},
+    {kSqd, kRts, kXrcReceive, 0, kRunRc},
     {kSqd, kSqd, kRc, 0, kDrainedRc},
     {kSqd, kSqd, kUc, 0, kDrainedUc},
     {kSqd, kSqd, kUd, 0, kQpPkeyIndex | kQpQkey},
+    {kSqd, kSqd, kXrcSend, 0, kDrainedXrcSend},
+    {kSqd, kSqd, kXrcReceive, 0, kDrainedXrcReceive},
     {kSqe, kRts, kUc, 0, kQpCurState | kQpAccessFlags},
     {kSqe, kRts, kUd, 0, kRunUd},
 };

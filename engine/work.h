@@ -28,6 +28,8 @@ enum class Opcode : uint8_t {
   kRead,
   kCompareSwap,
   kFetchAdd,
+  kAtomicWrite,
+  kFlush,
   kNop,
   // What the device does by itself (SendQueue::perform).
   kKeyUpdate,
@@ -50,6 +52,7 @@ struct Destination {
   // Of a DC initiator alone; others do not pay for clearing them.
   uint16_t stream;
   uint64_t access_key;
+  uint32_t srqn;  ///< of an XRC sender
 };
 
 /// A decoded send work request. Filled by the device model, read by the requester; holds pointers into the
@@ -59,12 +62,13 @@ struct SendWork {
   bool signaled = false;
   bool solicited = false;
   bool fence = false;
-  uint32_t immediate = 0;  ///< immediate data in network order, or the key to invalidate
+  uint32_t immediate = 0;  ///< immediate data in network order, the key to invalidate, or wire::kFlush*
+  uint32_t reach;          ///< of a flush: bytes that it covers
   uint64_t remote_address = 0;
   uint32_t rkey = 0;
   uint64_t swap_or_add = 0;  ///< host order
   uint64_t compare = 0;      ///< host order
-  Destination destination;   ///< datagrams and DC initiators only
+  Destination destination;   ///< datagrams, DC initiators and XRC senders only
   uint8_t checksums = 0;     ///< of frames: which to compute (frame_checksums.h)
 
   uint32_t sge_count = 0;
@@ -121,6 +125,7 @@ struct ReceiveCompletion {
   bool is_ipv4 = false;    ///< GRH area carries an IPv4 header (RoCE v2 over IPv4)
   uint32_t bytes = 0;      ///< with the 40 bytes of the GRH area for datagrams
   uint32_t immediate = 0;  ///< network order, or the invalidated key
+  uint32_t qpn = 0;        ///< of the queue pair that received it
   uint32_t src_qpn = 0;
   uint16_t source_lid = 0;  ///< 0: it came through an Ethernet port
   uint8_t service_level = 0;

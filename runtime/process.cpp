@@ -53,6 +53,7 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   ~Process() override { thread_.reset(); }
 
   engine::Engine& engine() { return *engine_; }
+  agent::AgentClient& agent() { return *agent_; }
   DoorbellWatch& doorbells() { return doorbells_; }
   StandIn& stand_in() { return *stand_in_; }
   void add(hw::Hca& hca);
@@ -242,6 +243,7 @@ class OpenConnectx final : public OpenDevice {
   OpenConnectx(Process& process, const DeviceEntry& device, const connectx::CryptoOptions& crypto,
                hw::EventSink& sink)
       : process_(process),
+        device_(device.index),
         hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink, identity_of(device, crypto))) {
     process_.add(*hca_);
     process_.engine().published().header.objects[0].fetch_add(1);
@@ -252,9 +254,14 @@ class OpenConnectx final : public OpenDevice {
   int wait(pollfd* files, uint32_t count, int timeout_ms) override {
     return process_.stand_in().wait(files, count, timeout_ms);
   }
+  Expected<uint64_t> open_xrc_domain(const agent::XrcFile& file, bool create, bool exclusive) override {
+    return process_.agent().open_xrc_domain({device_, file}, create, exclusive);
+  }
+  void close_xrc_domain(uint64_t identity) override { process_.agent().close_xrc_domain(identity); }
 
  private:
   Process& process_;
+  const uint32_t device_;
   std::unique_ptr<connectx::ConnectxHca> hca_;
 };
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/xrc_domains.h"
 #include "base/expected.h"
 #include "device/hw/hca.h"
 #include "device/hw/raw_doorbells.h"
@@ -44,6 +45,10 @@ class OpenDevice {
   /// poll() for a program's thread, which what arrives meanwhile wakes, too. 0 before the time is over:
   /// something has arrived; take it in, look, and wait again.
   virtual int wait(pollfd* files, uint32_t count, int timeout_ms) = 0;
+  /// The identity of a file's XRC domain on this device, never 0. EAGAIN: there is none, and none is to be
+  /// made, or the agent is away; EINVAL: there is one, and it was to be `exclusive`.
+  virtual Expected<uint64_t> open_xrc_domain(const agent::XrcFile& file, bool create, bool exclusive) = 0;
+  virtual void close_xrc_domain(uint64_t identity) = 0;
 };
 
 /// Opens a device. Errors: whatever kept the process from joining the agent, ENOMEM.

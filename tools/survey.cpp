@@ -50,6 +50,10 @@ std::string type_name(uint8_t type) {
       return "UD";
     case engine::QpType::kRaw:
       return "RAW";
+    case engine::QpType::kXrcSend:
+      return "XRC_SEND";
+    case engine::QpType::kXrcReceive:
+      return "XRC_RECV";
     case engine::QpType::kDci:
       return "DCI";
     case engine::QpType::kDct:

@@ -57,7 +57,8 @@ void plain(const IdState& id, QpAttributes& to) {
 void for_init(const Connection& connection, QpAttributes& to) {
   to.access_flags = IBV_ACCESS_REMOTE_WRITE;
   if (connection.responder_resources != 0)
-    to.access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    to.access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL |
+                       IBV_ACCESS_FLUSH_PERSISTENT;
 }
 
 void for_receiving(const IdState& id, const Connection& connection, QpAttributes& to) {

@@ -15,6 +15,9 @@ CommandDevice::CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers, Protectio
 
 void CommandDevice::destroy_leftovers() {
   const std::lock_guard hold(numbers_.lock);
+  // These refer to objects of the store, which others of the store may refer to.
+  while (!numbers_.xrc_srqs.empty())
+    if (!hca_.destroy_srq(numbers_.xrc_srqs.begin()->second)) break;
   objects_.clear();
   queues_.destroy_leftovers();
   while (!numbers_.srqs.empty())
@@ -151,9 +154,10 @@ Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
   facts.type = spec.type;
   facts.attributes = hca_.query_qp(qp);
   facts.extras = hca_.qp_extras(qp);
-  facts.pd = spec.pd->number;
-  facts.send_cqn = spec.send_cq->number;
-  facts.receive_cqn = spec.receive_cq->number;
+  if (spec.pd) facts.pd = spec.pd->number;
+  if (spec.send_cq) facts.send_cqn = spec.send_cq->number;
+  if (spec.receive_cq) facts.receive_cqn = spec.receive_cq->number;
+  facts.xrcd = spec.xrcd;
   if (spec.srq) facts.srqn = spec.srq->number;
   facts.user_index = spec.user_index;
   facts.log_send_blocks = prm::log2_of(spec.send.entries);

@@ -27,13 +27,13 @@ Expected<CqObject*> ConnectxHca::create_cq_for(uint16_t uid, const hw::CqSpec& s
 }
 
 Expected<SrqObject*> ConnectxHca::create_srq_for(uint16_t uid, const hw::SrqSpec& spec) {
-  Expected<SrqObject*> made = make_srq(spec, router_);
+  Expected<SrqObject*> made = make_srq(uid, spec, router_);
   if (made) belong_to<hw::Srq>(**made, uid);
   return made;
 }
 
 Expected<QpObject*> ConnectxHca::create_qp_for(uint16_t uid, const hw::QpSpec& spec) {
-  Expected<QpObject*> made = make_qp(spec, router_);
+  Expected<QpObject*> made = make_qp(uid, spec, router_);
   if (made) belong_to<hw::Qp>(**made, uid);
   return made;
 }

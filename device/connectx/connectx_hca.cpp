@@ -7,29 +7,10 @@
 #include "base/fault_copy.h"
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/limits.h"
+#include "device/connectx/queue_checks.h"
 #include "wire/format/path_mtu.h"
 
 namespace verbatim::connectx {
-
-namespace {
-
-bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
-
-Outcome check_queue(const hw::QueueMemory& memory, const char* which) {
-  if (!memory.base || !power_of_two(memory.entries) || !power_of_two(memory.stride) ||
-      memory.bytes < static_cast<size_t>(memory.entries) * memory.stride)
-    return Error{EINVAL, std::string("the ") + which + " queue's memory does not fit its entries"};
-  return Done{};
-}
-
-/// What the host side holds of an object.
-template <class Face, class Object>
-Expected<Face*> face_of(const Expected<Object*>& made) {
-  if (!made) return made.error();
-  return static_cast<Face*>(*made);
-}
-
-}  // namespace
 
 ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity)
     : engine_(engine),
@@ -157,63 +138,23 @@ void ConnectxHca::arm_cq(hw::Cq* face) {
 
 void ConnectxHca::ring_arm(hw::Cq* face) { static_cast<CqObject*>(face)->ring.arm_late(); }
 
-Expected<hw::Srq*> ConnectxHca::create_srq(const hw::SrqSpec& spec) {
-  return face_of<hw::Srq>(make_srq(spec, sink_));
-}
-
-Expected<SrqObject*> ConnectxHca::make_srq(const hw::SrqSpec& spec, hw::EventSink& sink) {
-  if (Outcome fits = check_queue(spec.ring, "shared receive"); !fits) return fits.error();
-  const uint32_t smallest = spec.bare ? sizeof(DataSegment) : sizeof(SharedNextSegment) + sizeof(DataSegment);
-  if (!spec.pd || !spec.doorbell || spec.ring.entries > 65536 || spec.ring.stride < smallest)
-    return Error{EINVAL,
-                 "a shared receive queue needs a domain, a doorbell record, and at most 65536 entries that "
-                 "hold one element or more"};
-  auto srq = std::make_unique<SrqObject>(spec, sink);
-  const std::scoped_lock hold(numbers_.lock, lock_);
-  if (srq_count_ == limits_.max_srq || (srq->number = srq_numbers_.take()) == 0)
-    return Error{ENOMEM, "all shared receive queues of the device are in use"};
-  srq_count_++;
-  if (spec.limit) srq->ring.set_limit(spec.limit);
-  srq->pd->users++;
-  numbers_.srqs.emplace(srq->number, srq.get());
-  count(5, 1);
-  return srq.release();
-}
-
-Outcome ConnectxHca::destroy_srq(hw::Srq* face) {
-  auto* srq = static_cast<SrqObject*>(face);
-  const std::lock_guard hold_numbers(numbers_.lock);
-  if (srq->users != 0) return Error{EBUSY, "queue pairs still use the shared receive queue"};
-  srq->pd->users--;
-  numbers_.srqs.erase(srq->number);
-  {
-    std::lock_guard<std::mutex> hold(lock_);
-    srq_numbers_.give_back(srq->number);
-    srq_count_--;
-  }
-  delete srq;
-  count(5, -1);
-  return Done{};
-}
-
-Outcome ConnectxHca::arm_srq(hw::Srq* face, uint32_t limit) {
-  static_cast<SrqObject*>(face)->ring.set_limit(limit);
-  return Done{};
-}
-
-uint32_t ConnectxHca::srq_limit(hw::Srq* face) { return static_cast<SrqObject*>(face)->ring.limit(); }
-
 Expected<hw::Qp*> ConnectxHca::create_qp(const hw::QpSpec& spec) {
-  return face_of<hw::Qp>(make_qp(spec, sink_));
+  return face_of<hw::Qp>(make_qp(0, spec, sink_));
 }
 
-Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& sink) {
+Expected<QpObject*> ConnectxHca::make_qp(uint16_t uid, const hw::QpSpec& spec, hw::EventSink& sink) {
   refresh_fault_guard();
   const bool target = spec.type == hw::QpType::kDct, raw = spec.type == hw::QpType::kRaw;
+  const bool xrc_receiver = spec.type == hw::QpType::kXrcReceive;
   if (raw && port_.is_infiniband())
     return Error{EOPNOTSUPP, "an InfiniBand port has no Ethernet frames for raw packet queue pairs"};
-  if (!spec.pd || !spec.send_cq || !spec.receive_cq || (!spec.doorbell && !target))
+  const bool one_queue = spec.type == hw::QpType::kXrcSend;
+  if (!xrc_receiver &&
+      (!spec.pd || !spec.send_cq || (!spec.receive_cq && !one_queue) || (!spec.doorbell && !target)))
     return Error{EINVAL, "a queue pair needs a domain, two completion queues and a doorbell record"};
+  if ((xrc_receiver || one_queue) &&
+      (spec.srq || spec.receive.entries || (xrc_receiver && spec.send.entries)))
+    return Error{EINVAL, "an XRC queue pair has no receive queue, and a receiver no send queue"};
   if (target && (!spec.srq || spec.send.entries || spec.receive.entries))
     return Error{EINVAL, "a DC target has a shared receive queue, and no queues of its own"};
   if (Outcome fits = spec.send.entries ? check_queue(spec.send, "send") : Outcome(Done{}); !fits)
@@ -228,12 +169,12 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   auto* srq = static_cast<SrqObject*>(spec.srq);
   engine::QueuePairSpec wanted;
   wanted.type = spec.type;
-  wanted.domain = spec.pd->number;
-  wanted.send = target ? nullptr : &qp->send;
+  wanted.domain = spec.pd ? spec.pd->number : 0;
+  wanted.send = target || xrc_receiver ? nullptr : &qp->send;
   wanted.receive = srq                    ? static_cast<engine::ReceiveQueue*>(&srq->ring)
                    : spec.receive.entries ? &qp->receive
                                           : nullptr;
-  wanted.shared_receive = srq != nullptr;
+  wanted.shared_receive = srq != nullptr || xrc_receiver;
   wanted.sink = qp.get();
   wanted.events = qp.get();
   wanted.send_entries = spec.send.entries;
@@ -241,20 +182,29 @@ Expected<QpObject*> ConnectxHca::make_qp(const hw::QpSpec& spec, hw::EventSink& 
   wanted.port = &port_;
   wanted.errored_streams_max = spec.errored_streams_max;
   wanted.deaf_to_itself = spec.deaf_to_itself;
+  if (xrc_receiver) {
+    const Expected<uint64_t> domain = hold_xrcd(uid, spec.xrcd);
+    if (!domain) return domain.error();
+    wanted.xrc_domain = *domain;
+  }
   Expected<engine::QueuePair*> made = engine_.create_queue_pair(wanted);
-  if (!made) return made.error();
+  if (!made) {
+    if (xrc_receiver) let_go_of_xrcd(spec.xrcd);
+    return made.error();
+  }
   qp->queue_pair = *made;
   qp->number = (*made)->number();
   qp->send.set_qpn(qp->number);
   qp->send.set_infiniband(port_.is_infiniband());
-  qp->send.set_keys(engine_.keys(), protection_, spec.pd->number);
+  qp->send.set_keys(engine_.keys(), protection_, wanted.domain);
   if (srq) srq->users++;
-  static_cast<PdObject*>(spec.pd)->users++;
+  if (spec.pd) static_cast<PdObject*>(spec.pd)->users++;
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
+    if (!cq) continue;
     std::lock_guard<std::mutex> hold(cq->lock);
     cq->users.push_back(qp.get());
   }
-  if (limits_.lag_ports > 1 && spec.type != hw::QpType::kDct)  // which sends nothing
+  if (limits_.lag_ports > 1 && wanted.send)
     qp->lag_port = static_cast<uint8_t>(1 + lag_turn_.fetch_add(1) % limits_.lag_ports);
   count(4, 1);
   const std::scoped_lock hold(numbers_.lock, lock_);
@@ -275,15 +225,18 @@ Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
   }
   // Whoever is failing the users of an overrun queue has finished with this one, or will pass it over.
   qp->ending = true;
-  for (CqObject* cq : {qp->send_cq, qp->receive_cq}) std::lock_guard<std::mutex> pass(cq->lock);
+  for (CqObject* cq : {qp->send_cq, qp->receive_cq})
+    if (cq) std::lock_guard<std::mutex> pass(cq->lock);
   scheduling_.detach(*qp);
   engine_.destroy_queue_pair(qp->queue_pair);
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
+    if (!cq) continue;
     std::lock_guard<std::mutex> hold(cq->lock);
     std::erase(cq->users, qp);
   }
   if (qp->spec.srq) static_cast<SrqObject*>(qp->spec.srq)->users--;
-  static_cast<PdObject*>(qp->spec.pd)->users--;
+  if (qp->spec.pd) static_cast<PdObject*>(qp->spec.pd)->users--;
+  if (qp->spec.xrcd) let_go_of_xrcd(qp->spec.xrcd);
   delete qp;
   count(4, -1);
   return Done{};

@@ -65,6 +65,8 @@ class ConnectxHca final : public hw::Hca {
   void arm_cq(hw::Cq*) override;
   void ring_arm(hw::Cq*) override;
 
+  Expected<uint32_t> create_xrcd(uint64_t identity) override;
+  Outcome destroy_xrcd(uint32_t number) override;
   Expected<hw::Srq*> create_srq(const hw::SrqSpec&) override;
   Outcome destroy_srq(hw::Srq*) override;
   Outcome arm_srq(hw::Srq*, uint32_t limit) override;
@@ -137,8 +139,11 @@ class ConnectxHca final : public hw::Hca {
   hw::Mr* note_mr(const hw::MrSpec& spec, uint32_t key);
   Outcome check_mr(const hw::MrSpec& spec) const;
   Expected<CqObject*> make_cq(const hw::CqSpec&, hw::EventSink& sink);
-  Expected<SrqObject*> make_srq(const hw::SrqSpec&, hw::EventSink& sink);
-  Expected<QpObject*> make_qp(const hw::QpSpec&, hw::EventSink& sink);
+  Expected<SrqObject*> make_srq(uint16_t uid, const hw::SrqSpec&, hw::EventSink& sink);
+  Outcome number_srq(uint16_t uid, SrqObject& srq);
+  Expected<QpObject*> make_qp(uint16_t uid, const hw::QpSpec&, hw::EventSink& sink);
+  Expected<uint64_t> hold_xrcd(uint16_t uid, uint32_t number);
+  void let_go_of_xrcd(uint32_t number);
   Outcome check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const;
   void tell_of_port(hw::AsyncEvent event);
   void show_object(std::string_view kind, uint32_t number);
@@ -165,6 +170,7 @@ class ConnectxHca final : public hw::Hca {
   std::atomic<uint32_t> lag_turn_{0};  ///< queue pairs take turns over the ports of a LAG
   std::atomic<uint32_t> pds_{0};
   uint32_t cq_count_ = 0, srq_count_ = 0;
+  uint64_t xrc_device_ = 0;  ///< begins the identities of XRC domains that have none given; numbers_.lock
   NumberSpace cq_numbers_, srq_numbers_;
   /// Where objects of commands are shown to other processes; guarded by numbers_.lock.
   std::map<std::pair<std::string, uint32_t>, uint32_t> shown_;

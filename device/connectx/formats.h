@@ -59,6 +59,9 @@ enum WqeOpcode : uint8_t {
   kOpSetPsv = 0x20,
   kOpUmr = 0x25,
   kOpMmo = 0x2f,
+  // A ConnectX has neither. These numbers are nobody's there, so that a queue entry for one is never these.
+  kOpFlush = 0x38,
+  kOpAtomicWrite = 0x39,
 };
 
 struct ControlSegment {
@@ -79,6 +82,18 @@ struct RemoteSegment {
   Be64 address;
   Be32 rkey;
   uint32_t reserved;
+};
+/// What follows the control segment of an XRC sender's request.
+struct XrcSegment {
+  Be32 srqn;
+  uint32_t reserved[3];
+};
+/// In the place of a RemoteSegment for kOpFlush, whose immediate says what is asked for: FETH in its low
+/// byte.
+struct FlushSegment {
+  Be64 address;
+  Be32 rkey;
+  Be32 bytes;
 };
 struct AtomicSegment {
   Be64 swap_or_add;
@@ -219,6 +234,7 @@ struct SharedNextSegment {
   uint8_t reserved1[11];
 };
 
+static_assert(sizeof(XrcSegment) == 16 && sizeof(FlushSegment) == 16);
 static_assert(sizeof(ControlSegment) == 16 && sizeof(RemoteSegment) == 16 && sizeof(AtomicSegment) == 16);
 static_assert(sizeof(DataSegment) == 16 && sizeof(InlineSegment) == 4 && sizeof(SharedNextSegment) == 16);
 static_assert(sizeof(DatagramSegment) == 48 && offsetof(DatagramSegment, rmac) == 20 &&

@@ -26,6 +26,7 @@ struct ObjectNumbers {
   std::unordered_map<uint32_t, QpObject*> qps;
   std::unordered_map<uint32_t, QpObject*> dcts;
   std::unordered_map<uint32_t, SrqObject*> srqs;
+  std::unordered_map<uint32_t, SrqObject*> xrc_srqs;
   std::unordered_map<uint32_t, UmemObject*> umems;
   NumberSpace umem_numbers;
 };

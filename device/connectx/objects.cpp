@@ -23,6 +23,8 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
     case engine::Opcode::kRead:
     case engine::Opcode::kCompareSwap:
     case engine::Opcode::kFetchAdd:
+    case engine::Opcode::kAtomicWrite:
+    case engine::Opcode::kFlush:
     case engine::Opcode::kNop:
     case engine::Opcode::kKeyUpdate:
     case engine::Opcode::kSignatureValue:
@@ -41,6 +43,31 @@ uint32_t frame_word(const engine::FrameFacts& facts) {
   if (facts.transport != 0)
     word |= (facts.transport == engine::kProtocolTcp ? kFrameTcp : kFrameUdp) << kFrameTransportShift;
   return word;
+}
+
+void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, uint32_t user_index) {
+  if (done.status != engine::Status::kSuccess) {
+    ring.push_error(kCqeReceiveError, done.status, done.vendor_detail, done.qpn, user_index,
+                    static_cast<uint16_t>(done.index));
+    return;
+  }
+  CompletionRing::Received cqe;
+  cqe.cqe_opcode = cqe_opcode(done.opcode);
+  cqe.solicited = done.solicited;
+  // On a RoCE port the service level field of a datagram's entry tells which network header lies in front.
+  const uint32_t header = done.is_ipv4 ? kL3Ipv4 : kL3Ipv6;
+  const bool header_told = done.has_grh && done.source_lid == 0;
+  cqe.flags_rqpn = (done.has_grh ? 1u << 28 : 0) | done.src_qpn |
+                   (header_told ? header : static_cast<uint32_t>(done.service_level & 0xf)) << 24;
+  cqe.slid = done.source_lid;
+  cqe.user_index = user_index;
+  cqe.immediate_raw =
+      done.opcode == engine::Opcode::kSendInvalidate ? Be32(done.immediate).raw() : done.immediate;
+  cqe.bytes = done.bytes;
+  cqe.qpn = done.frame ? done.frame->tag : done.qpn;
+  cqe.counter = static_cast<uint16_t>(done.index);
+  if (done.frame) cqe.frame = frame_word(*done.frame);
+  ring.push_receive(cqe);
 }
 
 }  // namespace
@@ -65,40 +92,23 @@ QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
       sink(event_sink),
       send_cq(static_cast<CqObject*>(s.send_cq)),
       receive_cq(static_cast<CqObject*>(s.receive_cq)),
-      send(s.send, s.doorbell, s.type, send_cq->ring, s.user_index),
+      send(s.send, s.doorbell, s.type, send_cq ? &send_cq->ring : nullptr, s.user_index),
       receive(s.receive, s.doorbell) {
   owner = s.owner;
 }
 
 void QpObject::complete(const engine::ReceiveCompletion& done) {
-  if (done.status != engine::Status::kSuccess) {
-    receive_cq->ring.push_error(kCqeReceiveError, done.status, done.vendor_detail, number, spec.user_index,
-                                static_cast<uint16_t>(done.index));
-    return;
-  }
-  CompletionRing::Received cqe;
-  cqe.cqe_opcode = cqe_opcode(done.opcode);
-  cqe.solicited = done.solicited;
-  // On a RoCE port the service level field of a datagram's entry tells which network header lies in front.
-  const uint32_t header = done.is_ipv4 ? kL3Ipv4 : kL3Ipv6;
-  const bool header_told = done.has_grh && done.source_lid == 0;
-  cqe.flags_rqpn = (done.has_grh ? 1u << 28 : 0) | done.src_qpn |
-                   (header_told ? header : static_cast<uint32_t>(done.service_level & 0xf)) << 24;
-  cqe.slid = done.source_lid;
-  cqe.user_index = spec.user_index;
-  cqe.immediate_raw =
-      done.opcode == engine::Opcode::kSendInvalidate ? Be32(done.immediate).raw() : done.immediate;
-  cqe.bytes = done.bytes;
-  cqe.qpn = number;
-  cqe.counter = static_cast<uint16_t>(done.index);
-  if (done.frame) {
-    cqe.frame = frame_word(*done.frame);
-    cqe.qpn = done.frame->tag;
-  }
-  receive_cq->ring.push_receive(cqe);
+  push_receive(receive_cq->ring, done, spec.user_index);
+}
+
+void SrqObject::complete(const engine::ReceiveCompletion& done) { push_receive(cq->ring, done, user_index); }
+
+void SrqObject::on_key_error(uint32_t key, engine::DataTransform& transform) {
+  if (const auto fault = take_fault(transform)) cq->ring.push_signature_error(key, *fault);
 }
 
 void QpObject::on_key_error(uint32_t key, engine::DataTransform& transform) {
+  if (!receive_cq) return;
   if (const auto fault = take_fault(transform)) receive_cq->ring.push_signature_error(key, *fault);
 }
 

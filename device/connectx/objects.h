@@ -82,7 +82,8 @@ struct CqObject : hw::Cq, Linked<CqObject>, Made {
   void fail_users();
 };
 
-struct SrqObject : hw::Srq, Made {
+/// One that XRC senders name has its own completions.
+struct SrqObject final : hw::Srq, Made, engine::ReceiveSink {
   SrqObject(const hw::SrqSpec& spec, hw::EventSink& sink)
       : pd(static_cast<PdObject*>(spec.pd)),
         memory(spec.ring),
@@ -90,14 +91,23 @@ struct SrqObject : hw::Srq, Made {
             spec.ring, spec.doorbell, [this, &sink](hw::AsyncEvent event) { sink.on_async(event, owner); },
             !spec.cyclic ? SharedOrder::kChain
             : spec.bare  ? SharedOrder::kCyclicBare
-                         : SharedOrder::kCyclic) {
+                         : SharedOrder::kCyclic),
+        xrcd(spec.xrcd),
+        cq(static_cast<CqObject*>(spec.cq)),
+        user_index(spec.user_index) {
     owner = spec.owner;
   }
+  void complete(const engine::ReceiveCompletion& completion) override;
+  void on_key_error(uint32_t key, engine::DataTransform& transform) override;
+
   PdObject* pd;
   const hw::QueueMemory memory;
   const char* kind = "SRQ";  ///< what its events call it
   std::atomic<uint32_t> users{0};
   SharedRing ring;
+  const uint32_t xrcd;  ///< number of its XRC domain; 0: none, and what follows means nothing
+  CqObject* const cq;
+  const uint32_t user_index;
 };
 
 struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, engine::QueuePairEvents {
@@ -112,8 +122,8 @@ struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, eng
 
   const hw::QpSpec spec;
   hw::EventSink& sink;
-  CqObject* const send_cq;
-  CqObject* const receive_cq;
+  CqObject* const send_cq;     ///< nullptr: it sends nothing
+  CqObject* const receive_cq;  ///< nullptr: it receives nothing, or nothing that completes here
   SendRing send;
   ReceiveRing receive;
   engine::QueuePair* queue_pair = nullptr;

@@ -42,6 +42,10 @@ uint8_t wqe_opcode(Opcode opcode) {
       return kOpCompareSwap;
     case Opcode::kFetchAdd:
       return kOpFetchAdd;
+    case Opcode::kAtomicWrite:
+      return kOpAtomicWrite;
+    case Opcode::kFlush:
+      return kOpFlush;
     case Opcode::kKeyUpdate:
       return kOpUmr;
     case Opcode::kSignatureValue:
@@ -134,6 +138,10 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     if (const char* why = decode_frame(index, units - unit, work, size)) return why;
     unit += size;
   }
+  if (type_ == hw::QpType::kXrcSend && !stays(opcode)) {
+    if (units == unit) return kTooShort;
+    work.destination.srqn = read<XrcSegment>(index, unit++).srqn & 0xffffff;
+  }
   work.immediate = control.immediate.raw();
   bool remote = false, atomic = false;
   switch (opcode) {
@@ -174,6 +182,11 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     case kOpFetchAdd:
       work.opcode = Opcode::kFetchAdd, remote = atomic = true;
       break;
+    case kOpAtomicWrite:
+      work.opcode = Opcode::kAtomicWrite, remote = true;
+      break;
+    case kOpFlush:
+      return decode_flush(index, unit, units, control, work);
     default:
       return "unknown opcode in the work queue entry";
   }
@@ -189,6 +202,18 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     work.compare = segment.compare;
   }
   return decode_data(index, unit, units, work);
+}
+
+const char* SendRing::decode_flush(uint32_t index, uint32_t unit, uint32_t units,
+                                   const ControlSegment& control, SendWork& work) const {
+  if (units == unit) return kTooShort;
+  const auto segment = read<FlushSegment>(index, unit);
+  work.opcode = Opcode::kFlush;
+  work.immediate = control.immediate & 0xff;
+  work.remote_address = segment.address;
+  work.rkey = segment.rkey;
+  work.reach = segment.bytes;
+  return units == unit + 1 ? nullptr : "a flush has no local memory";
 }
 
 // `size`: how many of the units that are left it takes.
@@ -286,14 +311,14 @@ engine::SendQueue::Performed SendRing::perform(uint32_t index, bool outstanding,
 void SendRing::complete(const engine::SendCompletion& done) {
   const uint32_t opcode_qpn = static_cast<uint32_t>(wqe_opcode(done.opcode)) << 24 | qpn_;
   if (done.status != engine::Status::kSuccess)
-    completions_.push_error(kCqeRequestError, done.status, done.vendor_detail, opcode_qpn, user_index_,
-                            static_cast<uint16_t>(done.index));
+    completions_->push_error(kCqeRequestError, done.status, done.vendor_detail, opcode_qpn, user_index_,
+                             static_cast<uint16_t>(done.index));
   else if (done.signaled)
-    completions_.push_request(opcode_qpn, user_index_, static_cast<uint16_t>(done.index), done.bytes);
+    completions_->push_request(opcode_qpn, user_index_, static_cast<uint16_t>(done.index), done.bytes);
 }
 
 void SendRing::on_key_error(uint32_t key, engine::DataTransform& transform) {
-  if (const auto fault = take_fault(transform)) completions_.push_signature_error(key, *fault);
+  if (const auto fault = take_fault(transform)) completions_->push_signature_error(key, *fault);
 }
 
 }  // namespace verbatim::connectx

@@ -19,7 +19,7 @@ class SendRing final : public engine::SendQueue {
  public:
   /// `memory.entries` basic blocks, a power of two.
   SendRing(const hw::QueueMemory& memory, const uint32_t* doorbell, hw::QpType type,
-           CompletionRing& completions, uint32_t user_index)
+           CompletionRing* completions, uint32_t user_index)
       : base_(static_cast<const std::byte*>(memory.base)),
         blocks_(memory.entries),
         revocable_(memory.revocable),
@@ -51,11 +51,15 @@ class SendRing final : public engine::SendQueue {
   uint32_t waiting(uint32_t index) const;
   const char* decode(uint32_t index, uint32_t units, const ControlSegment& control,
                      engine::SendWork& work) const;
+  const char* decode_flush(uint32_t index, uint32_t unit, uint32_t units, const ControlSegment& control,
+                           engine::SendWork& work) const;
   const char* decode_address(uint32_t index, uint32_t units, engine::SendWork& work, uint32_t& size) const;
-  /// What stays at a DC initiator needs no address.
+  /// What stays at the sender needs no address.
+  static bool stays(uint8_t opcode) {
+    return opcode == kOpNop || opcode == kOpUmr || opcode == kOpSetPsv || opcode == kOpMmo;
+  }
   bool has_address(uint8_t opcode) const {
-    const bool stays = opcode == kOpNop || opcode == kOpUmr || opcode == kOpSetPsv || opcode == kOpMmo;
-    return type_ == hw::QpType::kUd || (type_ == hw::QpType::kDci && !stays);
+    return type_ == hw::QpType::kUd || (type_ == hw::QpType::kDci && !stays(opcode));
   }
   const char* decode_frame(uint32_t index, uint32_t units, engine::SendWork& work, uint32_t& size) const;
   const char* add_inline(uint32_t index, uint32_t offset, uint32_t length, engine::SendWork& work) const;
@@ -70,7 +74,7 @@ class SendRing final : public engine::SendQueue {
   const bool revocable_;
   const uint32_t* doorbell_;
   const hw::QpType type_;
-  CompletionRing& completions_;
+  CompletionRing* const completions_;  ///< nullptr: it sends nothing
   const uint32_t user_index_;
   std::optional<LocalOperations> local_;
   uint32_t qpn_ = 0;

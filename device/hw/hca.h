@@ -114,6 +114,10 @@ struct SrqSpec {
     uint32_t limit = 0;  ///< event when fewer entries are left; 0: none
     bool cyclic = false;  ///< entries follow one another; else each names the next
     bool bare = false;    ///< of cyclic ones: nothing is in front of the scatter list
+    // Of one that XRC senders name.
+    uint32_t xrcd = 0;        ///< number of its XRC domain; 0: it is none
+    Cq* cq = nullptr;         ///< where what it receives completes
+    uint32_t user_index = 0;  ///< echoed in these completions
     void* owner = nullptr;
 };
 
@@ -130,6 +134,7 @@ struct QpSpec {
     uint32_t user_index = 0;       ///< echoed in completions where the format carries it
     uint64_t access_key = 0;           ///< of a DC target, which has an SRQ and neither queues nor a doorbell record
     uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
+    uint32_t xrcd = 0;  ///< number of an XRC receiver's domain; it has nothing else
     bool deaf_to_itself = false;  ///< multicast that it sends does not come back to it
     void* owner = nullptr;
 };
@@ -278,6 +283,11 @@ public:
     /// The same when it was rung by a plain store and is seen late: completions that the arm word's consumer index does
     /// not cover raise the event at once. An arm word that has been taken in already does nothing.
     virtual void ring_arm(Cq*) = 0;
+
+    /// The number of an XRC domain; all that are opened with the same identity are one, 0: it is its own.
+    virtual Expected<uint32_t> create_xrcd(uint64_t identity) = 0;
+    /// EBUSY: queues belong to it.
+    virtual Outcome destroy_xrcd(uint32_t number) = 0;
 
     virtual Expected<Srq*> create_srq(const SrqSpec&) = 0;
     virtual Outcome destroy_srq(Srq*) = 0;

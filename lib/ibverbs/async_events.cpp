@@ -2,6 +2,7 @@
 // Asynchronous events: of queues, and of the port.
 #include "lib/ibverbs/contexts.h"
 #include "lib/ibverbs/waiting.h"
+#include "lib/ibverbs/xrc.h"
 
 namespace verbatim::verbs {
 namespace {
@@ -47,6 +48,14 @@ Event make_event(int type, void* owner) {
 }  // namespace
 
 void Context::on_async(hw::AsyncEvent event, void* owner) {
+  const auto type = static_cast<int>(event);
+  if (owner != nullptr && subject_of(type) == Subject::kQp)
+    if (XrcReceiver* receiver = static_cast<QueuePair*>(owner)->receiver) {
+      const std::lock_guard guard(receiver->lock);
+      for (QueuePair* handle : receiver->handles)
+        handle->context->async_events.push(make_event(type, handle), false);
+      return;
+    }
   async_events.push(make_event(static_cast<int>(event), owner), owner == nullptr);
 }
 

@@ -30,6 +30,7 @@ void fill_public_part(Context& context, Device& device) {
   install_cq_operations(verbs);
   install_qp_operations(verbs);
   install_srq_operations(verbs);
+  install_xrc_operations(verbs);
   install_work_queue_operations(verbs);
 }
 

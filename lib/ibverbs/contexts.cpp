@@ -59,6 +59,9 @@ void bury(QueuePair& qp) {
   ex.wr_send = [](ibv_qp_ex*) {};
   ex.wr_send_imm = [](ibv_qp_ex*, __be32) {};
   ex.wr_send_inv = [](ibv_qp_ex*, uint32_t) {};
+  ex.wr_atomic_write = [](ibv_qp_ex*, uint32_t, uint64_t, const void*) {};
+  ex.wr_flush = [](ibv_qp_ex*, uint32_t, uint64_t, size_t, uint8_t, uint8_t) {};
+  ex.wr_set_xrc_srqn = [](ibv_qp_ex*, uint32_t) {};
   ex.wr_set_ud_addr = [](ibv_qp_ex*, ibv_ah*, uint32_t, uint32_t) {};
   ex.wr_set_inline_data = [](ibv_qp_ex*, void*, size_t) {};
   ex.wr_set_inline_data_list = [](ibv_qp_ex*, size_t, const ibv_data_buf*) {};

@@ -15,7 +15,10 @@ namespace {
 constexpr uint64_t kPageSizes = ~0xfffull;
 /// No page is ever pinned, so that every operation may touch memory on demand.
 constexpr uint32_t kOdpRc = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
-                            IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+                            IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV |
+                            IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
+/// Beyond those of ibv_device_cap_flags, which no public header names.
+constexpr uint64_t kFlushGlobal = 1ull << 38, kFlushPersistent = 1ull << 39, kAtomicWrite = 1ull << 40;
 constexpr uint32_t kOdpUc =
     IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV;
 constexpr uint32_t kOdpUd = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
@@ -33,7 +36,7 @@ void fill(const hw::Limits& limits, ibv_device_attr& attr) {
   attr.max_qp = static_cast<int>(limits.max_qp);
   attr.max_qp_wr = static_cast<int>(limits.max_qp_wr);
   attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+                          IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC;
   if (limits.max_mw != 0) attr.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   if (limits.max_frame_bytes != 0)
     attr.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING | IBV_DEVICE_RAW_IP_CSUM;
@@ -73,9 +76,10 @@ int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input
   fill(limits, full.orig_attr);
   full.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   full.odp_caps.per_transport_caps = {kOdpRc, kOdpUc, kOdpUd};
+  full.xrc_odp_caps = kOdpRc;
   full.completion_timestamp_mask = UINT64_MAX >> 1;
   full.hca_core_clock = limits.timestamp_khz;
-  full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+  full.device_cap_flags_ex = full.orig_attr.device_cap_flags | kFlushGlobal | kFlushPersistent | kAtomicWrite;
   // Queues and tables can be made. No type of queue pair has traffic for them, so that none is supported.
   full.max_wq_type_rq = limits.max_wq;
   full.rss_caps.max_rwq_indirection_tables = limits.max_wq_tables;

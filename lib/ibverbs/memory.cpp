@@ -35,7 +35,8 @@ namespace {
 
 constexpr uint32_t kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                              IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-                             IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
+                             IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_FLUSH_GLOBAL |
+                             IBV_ACCESS_FLUSH_PERSISTENT;
 
 /// The whole address space, to be looked up on demand.
 bool is_implicit(const void* address, size_t length, uint32_t access) {

@@ -50,7 +50,6 @@ int ibv_qp_attach_comp_cntr(ibv_qp*, ibv_comp_cntr*, ibv_qp_attach_comp_cntr_att
 namespace verbatim::verbs {
 
 void install_refusals(verbs_context& verbs) {
-  verbs.close_xrcd = [](ibv_xrcd*) { return EOPNOTSUPP; };
   verbs.context.ops.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; };
   verbs.context.ops.dealloc_mw = [](ibv_mw*) { return EOPNOTSUPP; };
 }

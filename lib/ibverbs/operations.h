@@ -14,6 +14,7 @@ void install_cq_operations(verbs_context& verbs);
 void install_qp_operations(verbs_context& verbs);
 void install_flow_operations(verbs_context& verbs);
 void install_srq_operations(verbs_context& verbs);
+void install_xrc_operations(verbs_context& verbs);
 void install_work_queue_operations(verbs_context& verbs);
 /// Those of the first table that no header checks before it calls them: they refuse.
 void install_refusals(verbs_context& verbs);

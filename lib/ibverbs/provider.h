@@ -30,6 +30,7 @@ namespace verbatim::verbs {
 struct Context;
 struct MemoryRegion;
 struct Provider;
+struct XrcReceiver;
 
 /// A device of the list; lives as long as the library. The public part comes first.
 struct Device {
@@ -75,6 +76,16 @@ class DomainUse {
   ProtectionDomain* domain_ = nullptr;
 };
 
+/// XRC domain.
+struct XrcDomain {
+  ibv_xrcd base{};
+  uint32_t number = 0;    ///< in the device's space
+  uint64_t identity = 0;  ///< that processes share it by; 0: it is nobody else's
+  std::atomic<uint32_t> users{0};
+
+  static XrcDomain* of(ibv_xrcd* domain) { return reinterpret_cast<XrcDomain*>(domain); }
+};
+
 /// Links of an object in its context's list.
 template <class T>
 struct Links {
@@ -112,9 +123,10 @@ struct QueuePair {
   uint32_t async_reported = 0;
   bool extended = false;  ///< made with send_ops_flags
   bool signal_all = false;
-  ibv_qp_cap cap{};                ///< actual sizes
-  std::vector<Gid> groups;         ///< multicast attachments; guarded by the public mutex
-  std::atomic<uint32_t> flows{0};  ///< rules that steer packets to it
+  ibv_qp_cap cap{};                 ///< actual sizes
+  std::vector<Gid> groups;          ///< multicast attachments; guarded by the public mutex
+  std::atomic<uint32_t> flows{0};   ///< rules that steer packets to it
+  XrcReceiver* receiver = nullptr;  ///< that it is a handle of
   DomainUse domain_use;
   Links<QueuePair> links;
 
@@ -129,6 +141,7 @@ struct SharedReceiveQueue {
   hw::Srq* device = nullptr;
   uint32_t async_reported = 0;
   uint32_t max_wr = 0, max_sge = 0;  ///< actual sizes
+  XrcDomain* xrc_domain = nullptr;
   DomainUse domain_use;
 
   static SharedReceiveQueue* of(ibv_srq* srq) { return reinterpret_cast<SharedReceiveQueue*>(srq); }
@@ -204,6 +217,9 @@ struct Provider {
   /// Writes the actual sizes into attributes.cap. `special`: what the provider's own call handed to
   /// verbatim_create_special_qp, nullptr for the calls of verbs.
   QueuePair* (*create_qp)(Context& context, ibv_qp_init_attr_ex& attributes, const void* special);
+  /// A further object for the same XRC receiver, of a context that may be another one. Nothing of the
+  /// device's goes with it.
+  QueuePair* (*open_qp)(Context& context, const QueuePair& receiver);
   int (*modify_qp)(QueuePair& qp, const hw::QpAttributes& attributes, uint32_t mask);
   /// Whether the attributes in `mask` (IBV_QP_*) can be asked for now.
   int (*check_query_qp)(QueuePair& qp, uint32_t mask);
@@ -211,7 +227,7 @@ struct Provider {
   void (*free_qp)(QueuePair& qp);
 
   /// Writes the actual sizes into attributes.attr.
-  SharedReceiveQueue* (*create_srq)(ProtectionDomain& domain, ibv_srq_init_attr& attributes);
+  SharedReceiveQueue* (*create_srq)(ProtectionDomain& domain, ibv_srq_init_attr_ex& attributes);
   int (*destroy_srq)(SharedReceiveQueue& srq);
   void (*free_srq)(SharedReceiveQueue& srq);
 

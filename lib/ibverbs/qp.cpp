@@ -7,6 +7,7 @@
 #include "lib/ibverbs/convert.h"
 #include "lib/ibverbs/operations.h"
 #include "lib/ibverbs/waiting.h"
+#include "lib/ibverbs/xrc.h"
 
 namespace verbatim::verbs {
 namespace {
@@ -14,26 +15,46 @@ namespace {
 constexpr uint32_t kMask =
     IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
+/// The same for an XRC receiver, which has a domain of its own kind and nothing else.
+Error check_receiver(Context& context, const ibv_qp_init_attr_ex& attributes) {
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attributes.xrcd == nullptr)
+    return {EINVAL, "ibv_create_qp_ex: an XRC_RECV queue pair needs an XRC domain"};
+  // Send operations may be asked for, as one may ask for queue sizes: there is no send queue.
+  if ((attributes.comp_mask & ~(kMask | IBV_QP_INIT_ATTR_XRCD)) != 0)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: comp_mask asks for what the device does not have"};
+  if (attributes.srq != nullptr)
+    return {EINVAL, "ibv_create_qp_ex: messages name the shared receive queue of an XRC_RECV queue pair"};
+  return attributes.xrcd->context == &context.verbs.context
+             ? Error{}
+             : Error{EINVAL, "ibv_create_qp_ex: the XRC domain is of another context"};
+}
+
 /// Code 0, or why the attributes are refused.
 Error check(Context& context, const ibv_qp_init_attr_ex& attributes, bool special) {
+  if (attributes.qp_type == IBV_QPT_XRC_RECV) return check_receiver(context, attributes);
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes.pd == nullptr)
     return {EINVAL, "ibv_create_qp: no protection domain"};
   if ((attributes.comp_mask & ~kMask) != 0)
     return {EOPNOTSUPP, "ibv_create_qp_ex: comp_mask asks for what the device does not have"};
   const auto type = attributes.qp_type;
   const bool raw = type == IBV_QPT_RAW_PACKET;
-  const bool plain = type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || raw;
+  const bool xrc = type == IBV_QPT_XRC_SEND;
+  const bool plain = type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || raw || xrc;
   if (!plain && !(special && type == IBV_QPT_DRIVER))
-    return {EOPNOTSUPP, "ibv_create_qp: queue pairs are of type RC, UC, UD or RAW_PACKET"};
+    return {EOPNOTSUPP,
+            "ibv_create_qp: queue pairs are of type RC, UC, UD, RAW_PACKET, XRC_SEND or XRC_RECV"};
   if (raw && context.hca->limits().max_frame_bytes == 0)
     return {EOPNOTSUPP, "ibv_create_qp: raw packets are Ethernet frames, which this port does not take"};
   const uint32_t known = raw || type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && (attributes.create_flags & ~known) != 0)
     return {EOPNOTSUPP, "ibv_create_qp_ex: create_flags ask for what this type does not have"};
-  if (attributes.send_cq == nullptr || attributes.recv_cq == nullptr)
+  if (attributes.send_cq == nullptr || (attributes.recv_cq == nullptr && !xrc))
     return {EINVAL, "ibv_create_qp: both completion queues are needed"};
+  if (xrc && attributes.srq != nullptr)
+    return {EINVAL, "ibv_create_qp: an XRC_SEND queue pair receives nothing"};
   const ibv_context* own = &context.verbs.context;
-  if (attributes.send_cq->context != own || attributes.recv_cq->context != own ||
+  if (attributes.send_cq->context != own ||
+      (attributes.recv_cq != nullptr && attributes.recv_cq->context != own) ||
       attributes.pd->context != own || (attributes.srq != nullptr && attributes.srq->context != own))
     return {EINVAL, "ibv_create_qp: domain and queues are not of the same context"};
   const hw::Limits& limits = context.hca->limits();
@@ -76,17 +97,21 @@ QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, 
   QueuePair* qp = spreads ? context->provider->create_spreading_qp(*context, attributes)
                           : context->provider->create_qp(*context, attributes, special);
   if (qp == nullptr) return nullptr;
+  const bool receiver = attributes.qp_type == IBV_QPT_XRC_RECV;
+  if (receiver) qp = make_receiver(*context, qp, *XrcDomain::of(attributes.xrcd));
+  if (qp == nullptr) return nullptr;
   qp->context = context;
-  qp->extended = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  qp->extended = !receiver && (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   qp->signal_all = attributes.sq_sig_all != 0;
   qp->cap = attributes.cap;
-  qp->domain_use = DomainUse(*ProtectionDomain::of(attributes.pd));
+  if (!receiver) qp->domain_use = DomainUse(*ProtectionDomain::of(attributes.pd));
   ibv_qp& base = qp->qp;
   base.context = public_context;
   base.qp_context = attributes.qp_context;
-  base.pd = attributes.pd;
-  base.send_cq = attributes.send_cq;
-  base.recv_cq = attributes.recv_cq;
+  // A receiver shows the domain that was named for it, though it has nothing to do with it.
+  if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) != 0) base.pd = attributes.pd;
+  if (!receiver) base.send_cq = attributes.send_cq;
+  if (!receiver) base.recv_cq = attributes.recv_cq;
   base.srq = attributes.srq;
   base.handle = base.qp_num = qp->device != nullptr ? qp->device->number : 0;
   base.state = IBV_QPS_RESET;
@@ -99,6 +124,14 @@ QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attributes) {
   QueuePair* qp = create(context, *attributes, nullptr);
   return qp != nullptr ? &qp->qp : nullptr;
+}
+
+/// XRC goes one way. Programs name the attributes of both, as a kernel takes them.
+uint32_t part_of(ibv_qp_type type, uint32_t mask) {
+  constexpr uint32_t kOfReceivers = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  constexpr uint32_t kOfSenders = IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+  if (type == IBV_QPT_XRC_SEND) return mask & ~kOfReceivers;
+  return type == IBV_QPT_XRC_RECV ? mask & ~kOfSenders : mask;
 }
 
 /// What has no counterpart in the device's attributes.
@@ -151,7 +184,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int signed_mask) {
   Context* context = usable(qp->context);
   if (context == nullptr) return EIO;
   QueuePair& pair = *QueuePair::of(qp);
-  const auto mask = static_cast<uint32_t>(signed_mask);
+  const uint32_t mask = part_of(qp->qp_type, static_cast<uint32_t>(signed_mask));
   if (pair.device == nullptr)
     return refuse(*context, EOPNOTSUPP,
                   "ibv_modify_qp: a queue pair with a table of work queues has no states");
@@ -189,11 +222,17 @@ int ibv_destroy_qp(ibv_qp* qp) {
     return refuse(context, EBUSY, "ibv_destroy_qp: still attached to a multicast group", qp->qp_num);
   if (pair.flows != 0)
     return refuse(context, EBUSY, "ibv_destroy_qp: rules steer packets to the queue pair", qp->qp_num);
-  if (const int error = context.provider->destroy_qp(pair)) return error;
+  const bool ends = pair.receiver == nullptr || is_last_handle(pair);
+  if (ends)
+    if (const int error =
+            context.provider->destroy_qp(pair.receiver != nullptr ? *pair.receiver->behind : pair))
+      return error;
+  if (pair.receiver != nullptr) leave_receiver(pair);
   context.async_events.forget(&pair);
   wait_for_acknowledgements(*qp, qp->events_completed, pair.async_reported);
   remove_object(pair);
   destroy_waiting(*qp);
+  if (ends && pair.receiver != nullptr) release_receiver(pair.receiver);
   context.provider->free_qp(pair);
   return 0;
 }

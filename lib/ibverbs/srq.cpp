@@ -7,7 +7,7 @@
 namespace verbatim::verbs {
 namespace {
 
-ibv_srq* create(ibv_pd* pd, ibv_srq_init_attr& attributes) {
+ibv_srq* create(ibv_pd* pd, ibv_srq_init_attr_ex& attributes) {
   Context* context = usable(pd->context);
   if (context == nullptr) return nullptr;
   const hw::Limits& limits = context->hca->limits();
@@ -22,6 +22,10 @@ ibv_srq* create(ibv_pd* pd, ibv_srq_init_attr& attributes) {
   srq->max_wr = attributes.attr.max_wr;
   srq->max_sge = attributes.attr.max_sge;
   srq->domain_use = DomainUse(domain);
+  if (attributes.srq_type == IBV_SRQT_XRC) {
+    srq->xrc_domain = XrcDomain::of(attributes.xrcd);
+    ++srq->xrc_domain->users;
+  }
   srq->base.context = pd->context;
   srq->base.srq_context = attributes.srq_context;
   srq->base.pd = pd;
@@ -30,18 +34,31 @@ ibv_srq* create(ibv_pd* pd, ibv_srq_init_attr& attributes) {
   return &srq->base;
 }
 
+/// Code 0, or why the attributes are refused.
+Error check_extended(const ibv_context* own, const ibv_srq_init_attr_ex& attributes) {
+  constexpr uint32_t kOfXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  if (attributes.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
+      (attributes.comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attributes.pd == nullptr)
+    return {EINVAL, "ibv_create_srq_ex: no pd, or unknown bits in comp_mask"};
+  if (attributes.srq_type == IBV_SRQT_BASIC) return {};
+  if (attributes.srq_type != IBV_SRQT_XRC)
+    return {EOPNOTSUPP, "ibv_create_srq_ex: queues are basic or of an XRC domain"};
+  if ((attributes.comp_mask & kOfXrc) != kOfXrc || attributes.xrcd == nullptr || attributes.cq == nullptr)
+    return {EINVAL, "ibv_create_srq_ex: a queue of type XRC needs a domain and a completion queue"};
+  if (attributes.xrcd->context != own || attributes.cq->context != own || attributes.pd->context != own)
+    return {EINVAL, "ibv_create_srq_ex: domains and completion queue are not of the same context"};
+  return {};
+}
+
 ibv_srq* create_srq_ex(ibv_context* public_context, ibv_srq_init_attr_ex* attributes) {
   Context* context = usable(public_context);
   if (context == nullptr) return nullptr;
-  if (attributes->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
-      (attributes->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0)
-    return refuse_pointer(*context, EINVAL, "ibv_create_srq_ex: no pd, or unknown bits in comp_mask");
-  const bool typed = (attributes->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
-  if (typed && attributes->srq_type != IBV_SRQT_BASIC)
-    return refuse_pointer(*context, EOPNOTSUPP, "ibv_create_srq_ex: only basic queues are supported");
-  ibv_srq_init_attr plain{attributes->srq_context, attributes->attr};
-  ibv_srq* srq = create(attributes->pd, plain);
-  if (srq != nullptr) attributes->attr = plain.attr;
+  ibv_srq_init_attr_ex wanted = *attributes;
+  if ((wanted.comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0) wanted.srq_type = IBV_SRQT_BASIC;
+  if (const Error refusal = check_extended(public_context, wanted); refusal.code != 0)
+    return refuse_pointer(*context, refusal);
+  ibv_srq* srq = create(wanted.pd, wanted);
+  if (srq != nullptr) attributes->attr = wanted.attr;
   return srq;
 }
 
@@ -63,7 +80,14 @@ using namespace verbatim::verbs;
 
 extern "C" {
 
-ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) { return create(pd, *attributes); }
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
+  ibv_srq_init_attr_ex full{};
+  full.srq_context = attributes->srq_context;
+  full.attr = attributes->attr;
+  ibv_srq* srq = create(pd, full);
+  if (srq != nullptr) attributes->attr = full.attr;
+  return srq;
+}
 
 int ibv_modify_srq(ibv_srq* public_srq, ibv_srq_attr* attributes, int mask) {
   Context* context = usable(public_srq->context);
@@ -98,6 +122,7 @@ int ibv_destroy_srq(ibv_srq* public_srq) {
   context.async_events.forget(&srq);
   wait_for_acknowledgements(*public_srq, public_srq->events_completed, srq.async_reported);
   destroy_waiting(*public_srq);
+  if (srq.xrc_domain != nullptr) --srq.xrc_domain->users;
   context.provider->free_srq(srq);
   return 0;
 }

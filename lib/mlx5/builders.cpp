@@ -40,6 +40,13 @@ bool begin_request(QueuePair& qp, uint8_t opcode, uint32_t immediate) {
     batch.at = write_ethernet(qp, batch.at, qp.ex.wr_flags);
     batch.units++;
   }
+  const bool stays = opcode == connectx::kOpUmr || opcode == connectx::kOpMmo ||
+                     opcode == connectx::kOpSetPsv || opcode == connectx::kOpNop;
+  if (qp.xrc && !stays) {
+    // Its number is written by wr_set_xrc_srqn.
+    batch.at = write_xrc(qp, batch.at, 0);
+    batch.units++;
+  }
   if (qp.addressed && opcode != connectx::kOpUmr && opcode != connectx::kOpMmo) {
     // Written by wr_set_ud_addr or wr_set_dc_addr, before or after the data.
     batch.at = advance(qp, batch.at, sizeof(connectx::DatagramSegment));
@@ -88,6 +95,31 @@ void wr_atomic_cmp_swp(ibv_qp_ex* ex, uint32_t rkey, uint64_t address, uint64_t 
 void wr_atomic_fetch_add(ibv_qp_ex* ex, uint32_t rkey, uint64_t address, uint64_t add) {
   begin_atomic(ex, connectx::kOpFetchAdd, address, rkey, add, 0);
 }
+void wr_atomic_write(ibv_qp_ex* ex, uint32_t rkey, uint64_t address, const void* value) {
+  QueuePair& qp = QueuePair::of(ex);
+  begin_remote(ex, connectx::kOpAtomicWrite, 0, address, rkey);
+  if (qp.batch.error != 0) return;
+  InlineWriter data(qp, qp.batch.at);
+  data.append(value, sizeof(uint64_t));
+  const uint32_t units = data.close();
+  qp.batch.at = advance(qp, qp.batch.at, size_t{units} * kUnit);
+  qp.batch.units += units;
+}
+void wr_flush(ibv_qp_ex* ex, uint32_t rkey, uint64_t address, size_t length, uint8_t type, uint8_t level) {
+  constexpr uint32_t kLevelShift = 4;
+  QueuePair& qp = QueuePair::of(ex);
+  const bool known = (type & ~(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT)) == 0 && type != 0 &&
+                     level <= IBV_FLUSH_MR && length <= UINT32_MAX;
+  const uint32_t wanted = static_cast<uint32_t>(level) << kLevelShift | type;
+  if (!begin_request(qp, connectx::kOpFlush, Be32(wanted).raw())) return;
+  if (!known) qp.batch.error = EINVAL;
+  auto& segment = *reinterpret_cast<connectx::FlushSegment*>(qp.batch.at);
+  segment.address = address;
+  segment.rkey = rkey;
+  segment.bytes = static_cast<uint32_t>(length);
+  qp.batch.at = advance(qp, qp.batch.at, sizeof segment);
+  qp.batch.units++;
+}
 void wr_local_inv(ibv_qp_ex* ex, uint32_t rkey) {
   QueuePair& qp = QueuePair::of(ex);
   if (!begin_request(qp, connectx::kOpUmr, Be32(rkey).raw())) return;
@@ -111,6 +143,12 @@ void wr_set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, uint32_t remote_qpn, uint32_t rem
   QueuePair& qp = QueuePair::of(ex);
   if (qp.batch.error != 0 || qp.batch.units == 0) return;
   write_datagram(qp.block_at(qp.block) + sizeof(connectx::ControlSegment), ah, remote_qpn, remote_qkey);
+}
+
+void wr_set_xrc_srqn(ibv_qp_ex* ex, uint32_t srqn) {
+  QueuePair& qp = QueuePair::of(ex);
+  if (qp.batch.error != 0 || qp.batch.units == 0) return;
+  write_xrc(qp, qp.block_at(qp.block) + sizeof(connectx::ControlSegment), srqn);
 }
 
 void wr_set_dc_addr(mlx5dv_qp_ex* ex, ibv_ah* ah, uint32_t target, uint64_t access_key) {
@@ -229,6 +267,8 @@ void install_builders(QueuePair& qp, uint64_t flags) {
   if ((flags & IBV_QP_EX_WITH_RDMA_READ) != 0) ex.wr_rdma_read = wr_rdma_read;
   if ((flags & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) != 0) ex.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
   if ((flags & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) != 0) ex.wr_atomic_fetch_add = wr_atomic_fetch_add;
+  if ((flags & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0) ex.wr_atomic_write = wr_atomic_write;
+  if ((flags & IBV_QP_EX_WITH_FLUSH) != 0) ex.wr_flush = wr_flush;
   if ((flags & IBV_QP_EX_WITH_LOCAL_INV) != 0) ex.wr_local_inv = wr_local_inv;
   if ((flags & IBV_QP_EX_WITH_BIND_MW) != 0) ex.wr_bind_mw = wr_bind_mw;
   if (qp.dc == DcRole::kInitiator) {
@@ -237,6 +277,7 @@ void install_builders(QueuePair& qp, uint64_t flags) {
   } else if (qp.addressed) {
     ex.wr_set_ud_addr = wr_set_ud_addr;
   }
+  if (qp.xrc) ex.wr_set_xrc_srqn = wr_set_xrc_srqn;
   ex.wr_set_sge = wr_set_sge;
   ex.wr_set_sge_list = wr_set_sge_list;
   ex.wr_set_inline_data = wr_set_inline_data;

@@ -65,7 +65,7 @@ __be32 read_imm_data(ibv_cq_ex* cq) {
   if (cqe.opcode_owner >> 4 == connectx::kCqeSendInvalidate) return cqe.immediate;
   return cqe.immediate.raw();
 }
-uint32_t read_qp_num(ibv_cq_ex* cq) { return CompletionQueue::of(cq).current_qp->number; }
+uint32_t read_qp_num(ibv_cq_ex* cq) { return CompletionQueue::of(cq).current_qp->number_in(current(cq)); }
 uint32_t read_src_qp(ibv_cq_ex* cq) { return current(cq).flags_rqpn & 0xffffff; }
 unsigned int read_wc_flags(ibv_cq_ex* cq) { return wc_flags_of(current(cq)); }
 uint32_t read_slid(ibv_cq_ex* cq) { return current(cq).slid; }

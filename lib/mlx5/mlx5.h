@@ -73,12 +73,12 @@ struct ContextState {
   std::byte* doorbell_page = nullptr;  ///< UAR page of raw queues, once there are some
   mlx5dv_ctx_allocators allocators{};
   std::vector<uint32_t> reserved_qpns;
-  uint32_t transport_domain = 0;       ///< of queue pairs with a table of work queues, once there are some
-  std::mutex crypto_lock;              ///< of the next
-  uint32_t crypto_session = 0;         ///< login of mlx5dv_crypto_login; 0: none
-  SpinLock signature_lock;             ///< of the next, and of the errors of those keys
+  uint32_t transport_domain = 0;  ///< of queue pairs with a table of work queues, once there are some
+  std::mutex crypto_lock;         ///< of the next
+  uint32_t crypto_session = 0;    ///< login of mlx5dv_crypto_login; 0: none
+  SpinLock signature_lock;        ///< of the next, and of the errors of those keys
   std::unordered_map<uint32_t, MemoryKey*> signature_keys;  ///< by index
-  std::mutex windows_lock;             ///< of the next
+  std::mutex windows_lock;                                  ///< of the next
   std::unordered_set<MemoryWindow*> windows;
   std::vector<std::byte*> kept_pages;  ///< UAR pages that were freed while queues still rang there
   devx::Interrupts interrupts;
@@ -201,6 +201,7 @@ struct QueuePair : verbs::QueuePair {
   uint8_t always_flags = 0;  ///< signal every work request
   bool addressed = false;    ///< each work request begins with an address: UD and DC initiators
   bool frames = false;       ///< each is an Ethernet frame: raw packets
+  bool xrc = false;          ///< each names a shared receive queue first
   bool started = false;      ///< RTS was reached: batches may be built
   DcRole dc = DcRole::kNone;
   bool fence_next = false;           ///< after a local operation
@@ -251,6 +252,11 @@ struct QueuePair : verbs::QueuePair {
   bool send_full(uint32_t waiting) const {
     return head + waiting - tail.load(std::memory_order_acquire) >= depth;
   }
+  /// Where one of its completions says that it was received: an entry for a shared receive queue of an XRC
+  /// domain tells which queue pair that was.
+  uint32_t number_in(const connectx::Cqe& cqe) const {
+    return number != 0 || srq == nullptr ? number : cqe.opcode_qpn & 0xffffff;
+  }
   /// The doorbell record, after all entries it covers are written. Then ring with hca->ring_send.
   void publish_send() {
     const connectx::Be32 word(block & 0xffff);
@@ -270,6 +276,9 @@ struct SharedReceiveQueue : verbs::SharedReceiveQueue {
   std::unique_ptr<uint64_t[]> ids;
   QueueMemory memory;
   DoorbellRecord record;
+  // Of one in an XRC domain, which has completions of its own.
+  std::unique_ptr<QueuePair> receives;
+  CompletionQueue* cq = nullptr;
 
   static SharedReceiveQueue& of(ibv_srq* srq) {
     return *static_cast<SharedReceiveQueue*>(verbs::SharedReceiveQueue::of(srq));
@@ -333,13 +342,14 @@ int destroy_cq(verbs::CompletionQueue& cq);
 void free_cq(verbs::CompletionQueue& cq);
 /// `special`: a mlx5dv_qp_init_attr, or nullptr.
 verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes, const void* special);
+verbs::QueuePair* open_qp(verbs::Context& context, const verbs::QueuePair& receiver);
 int check_query_qp(verbs::QueuePair& qp, uint32_t mask);
 int modify_qp(verbs::QueuePair& qp, const hw::QpAttributes& attributes, uint32_t mask);
 /// What the device has made of the queue pair's state, on the host's side.
 void follow_state(QueuePair& qp, hw::QpState state);
 int destroy_qp(verbs::QueuePair& qp);
 void free_qp(verbs::QueuePair& qp);
-verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr& attributes);
+verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr_ex& attributes);
 int destroy_srq(verbs::SharedReceiveQueue& srq);
 void free_srq(verbs::SharedReceiveQueue& srq);
 /// `special`: mlx5dv_wq_init_attr, or nullptr.

@@ -22,6 +22,10 @@ ibv_wc_opcode send_opcode(uint8_t wqe_opcode) {
       return IBV_WC_FETCH_ADD;
     case connectx::kOpUmr:
       return IBV_WC_LOCAL_INV;
+    case connectx::kOpFlush:
+      return IBV_WC_FLUSH;
+    case connectx::kOpAtomicWrite:
+      return IBV_WC_ATOMIC_WRITE;
     default:
       return IBV_WC_SEND;
   }
@@ -128,7 +132,7 @@ bool describe(CompletionQueue& cq, const Cqe& cqe, ibv_wc& wc) {
   wc.wr_id = wr_id;
   wc.status = IBV_WC_SUCCESS;
   wc.vendor_err = 0;
-  wc.qp_num = qp->number;
+  wc.qp_num = qp->number_in(cqe);
   wc.opcode = opcode_of(cq, cqe);
   if (kind == connectx::kCqeRequest) {
     wc.byte_len = bytes_of(cqe);

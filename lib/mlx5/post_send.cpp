@@ -70,6 +70,11 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   std::byte* const start = qp.block_at(qp.block);
   std::byte* at = advance(qp, start, sizeof(connectx::ControlSegment));
   uint32_t units = 1;
+  const bool updates_key = wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_BIND_MW;
+  if (qp.xrc && !updates_key) {
+    at = write_xrc(qp, at, wr.qp_type.xrc.remote_srqn);
+    units++;
+  }
   if (qp.addressed) {
     write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
     at = advance(qp, at, sizeof(connectx::DatagramSegment));
@@ -94,7 +99,6 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
     at = write_remote(qp, at, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey);
     units += 1;
   }
-  const bool updates_key = wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_BIND_MW;
   if (!updates_key) {
     const int data = write_payload(qp, at, wr);
     if (data < 0) return ENOMEM;

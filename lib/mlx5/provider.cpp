@@ -51,6 +51,7 @@ const verbs::Provider kProvider = {
     .destroy_cq = destroy_cq,
     .free_cq = free_cq,
     .create_qp = create_qp,
+    .open_qp = open_qp,
     .modify_qp = modify_qp,
     .check_query_qp = check_query_qp,
     .destroy_qp = destroy_qp,

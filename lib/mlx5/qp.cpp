@@ -18,13 +18,16 @@ constexpr uint16_t kDatagramOpcodes = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IM
 constexpr uint16_t kUnreliableOpcodes = kDatagramOpcodes | bit(IBV_WR_RDMA_WRITE) |
                                         bit(IBV_WR_RDMA_WRITE_WITH_IMM) | bit(IBV_WR_SEND_WITH_INV) |
                                         bit(IBV_WR_LOCAL_INV) | bit(IBV_WR_BIND_MW);
+constexpr uint16_t kPlacementOpcodes = bit(IBV_WR_FLUSH) | bit(IBV_WR_ATOMIC_WRITE);
 constexpr uint16_t kReliableOpcodes = kUnreliableOpcodes | bit(IBV_WR_RDMA_READ) |
                                       bit(IBV_WR_ATOMIC_CMP_AND_SWP) | bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
 
 uint16_t opcodes_of(ibv_qp_type type) {
   if (type == IBV_QPT_RAW_PACKET) return bit(IBV_WR_SEND);
   if (type == IBV_QPT_UD) return kDatagramOpcodes;
-  return type == IBV_QPT_UC ? kUnreliableOpcodes : kReliableOpcodes;
+  if (type == IBV_QPT_UC) return kUnreliableOpcodes;
+  if (type == IBV_QPT_XRC_RECV) return 0;
+  return type == IBV_QPT_DRIVER ? kReliableOpcodes : kReliableOpcodes | kPlacementOpcodes;
 }
 
 struct OperationFlag {
@@ -42,6 +45,8 @@ constexpr OperationFlag kOperationFlags[] = {
     {IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV},
     {IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW},
     {IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV},
+    {IBV_QP_EX_WITH_FLUSH, IBV_WR_FLUSH},
+    {IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE},
 };
 
 /// What the ibv_wr_ interface has for a type.
@@ -88,6 +93,7 @@ void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const
   qp.max_receive_sge = sizes.receive_sge;
   qp.addressed = attributes.qp_type == IBV_QPT_UD || qp.dc == DcRole::kInitiator;
   qp.frames = attributes.qp_type == IBV_QPT_RAW_PACKET;
+  qp.xrc = attributes.qp_type == IBV_QPT_XRC_SEND;
   qp.direct.owner = &qp;
   qp.always_flags = attributes.sq_sig_all != 0 ? connectx::kCompletionAlways : 0;
   if (attributes.srq != nullptr) qp.srq = &SharedReceiveQueue::of(attributes.srq);
@@ -98,7 +104,7 @@ hw::QpSpec describe(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, verbs:
   spec.type = static_cast<hw::QpType>(attributes.qp_type);
   spec.pd = domain.device;
   spec.send_cq = CompletionQueue::of(attributes.send_cq).device;
-  spec.receive_cq = CompletionQueue::of(attributes.recv_cq).device;
+  if (attributes.recv_cq != nullptr) spec.receive_cq = CompletionQueue::of(attributes.recv_cq).device;
   if (qp.srq != nullptr) spec.srq = qp.srq->device;
   if (qp.blocks != 0) spec.send = {qp.send_ring, static_cast<size_t>(qp.blocks) * kBlock, qp.blocks, kBlock};
   if (qp.receive_entries != 0)
@@ -123,10 +129,10 @@ void describe_dc(const QueuePair& qp, const mlx5dv_qp_init_attr& special, hw::Qp
 }
 
 void clean_cqs(QueuePair& qp) {
-  auto& send_cq = CompletionQueue::of(qp.qp.send_cq);
-  auto& receive_cq = CompletionQueue::of(qp.qp.recv_cq);
-  clean_cq(receive_cq, qp.user_index, qp.srq);
-  if (&send_cq != &receive_cq) clean_cq(send_cq, qp.user_index, nullptr);
+  ibv_cq* const send = qp.qp.send_cq;
+  ibv_cq* const receive = qp.qp.recv_cq;
+  if (receive != nullptr) clean_cq(CompletionQueue::of(receive), qp.user_index, qp.srq);
+  if (send != nullptr && send != receive) clean_cq(CompletionQueue::of(send), qp.user_index, nullptr);
 }
 
 void reset_host_state(QueuePair& qp) {
@@ -140,6 +146,7 @@ void reset_host_state(QueuePair& qp) {
   qp.takes_receives = false;
   qp.receive_head = 0;
   qp.receive_tail = 0;
+  if (qp.doorbell == nullptr) return;
   qp.doorbell[connectx::kReceiveDoorbell] = 0;
   qp.doorbell[connectx::kSendDoorbell] = 0;
 }
@@ -153,9 +160,46 @@ void open_queues(QueuePair& qp, hw::QpState state) {
   if (qp.dc == DcRole::kNone) qp.opcodes = opcodes_of(qp.qp.qp_type);
 }
 
+/// It has no queues, and is of no protection domain.
+verbs::QueuePair* create_xrc_receiver(verbs::Context& context, ibv_qp_init_attr_ex& attributes) {
+  auto qp = std::unique_ptr<QueuePair>(new (std::nothrow) QueuePair);
+  if (qp == nullptr) return verbs::refuse_pointer(context, ENOMEM, "no memory for a queue pair");
+  qp->hca = context.hca;
+  qp->qp.qp_type = IBV_QPT_XRC_RECV;
+  QueuePairTable& table = ContextState::of(context).queue_pairs;
+  if (!table.add(*qp, qp->user_index))
+    return verbs::refuse_pointer(context, ENOMEM, "all queue pairs are in use");
+  hw::QpSpec spec;
+  spec.type = hw::QpType::kXrcReceive;
+  spec.xrcd = verbs::XrcDomain::of(attributes.xrcd)->number;
+  spec.user_index = qp->user_index;
+  spec.owner = static_cast<verbs::QueuePair*>(qp.get());
+  auto device = context.hca->create_qp(spec);
+  if (!device) {
+    table.remove(qp->user_index);
+    return verbs::refuse_pointer(context, device.error());
+  }
+  qp->device = *device;
+  qp->number = qp->device->number;
+  attributes.cap = {};
+  return qp.release();
+}
+
 }  // namespace
 
+verbs::QueuePair* open_qp(verbs::Context& context, const verbs::QueuePair& receiver) {
+  const auto& origin = static_cast<const QueuePair&>(receiver);
+  auto* qp = new (std::nothrow) QueuePair;
+  if (qp == nullptr) return verbs::refuse_pointer(context, ENOMEM, "no memory for a queue pair");
+  qp->qp.qp_type = IBV_QPT_XRC_RECV;
+  qp->hca = origin.hca;
+  qp->device = origin.device;
+  qp->number = origin.number;
+  return qp;
+}
+
 verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attributes, const void* extra) {
+  if (attributes.qp_type == IBV_QPT_XRC_RECV) return create_xrc_receiver(context, attributes);
   const auto* special = static_cast<const mlx5dv_qp_init_attr*>(extra);
   const DcRole role = role_of(attributes, special);
   // A DC target has no queues of its own.

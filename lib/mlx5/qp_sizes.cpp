@@ -19,7 +19,8 @@ uint32_t overhead(ibv_qp_type type) {
   if (type == IBV_QPT_RAW_PACKET) return kControl + sizeof(connectx::EthernetSegment);
   if (type == IBV_QPT_UD) return kControl + sizeof(connectx::DatagramSegment);
   const uint32_t address = type == IBV_QPT_DRIVER ? sizeof(connectx::DatagramSegment) : 0;
-  return kControl + std::max(kUpdate, address + kAtomic);
+  const uint32_t queue = type == IBV_QPT_XRC_SEND ? sizeof(connectx::XrcSegment) : 0;
+  return kControl + queue + std::max(kUpdate, address + kAtomic);
 }
 
 Outcome plan_send(ibv_qp_type type, const ibv_qp_cap& cap, QueueSizes& sizes) {
@@ -50,8 +51,9 @@ Outcome plan_send(ibv_qp_type type, const ibv_qp_cap& cap, QueueSizes& sizes) {
 
 Expected<QueueSizes> plan_queues(ibv_qp_type type, const ibv_qp_cap& cap, bool shared_receive) {
   QueueSizes sizes;
+  if (type == IBV_QPT_XRC_RECV) return sizes;
   if (Outcome outcome = plan_send(type, cap, sizes); !outcome) return outcome.error();
-  if (shared_receive || cap.max_recv_wr == 0) return sizes;
+  if (shared_receive || cap.max_recv_wr == 0 || type == IBV_QPT_XRC_SEND) return sizes;
   sizes.receive_stride = std::bit_ceil(std::max(cap.max_recv_sge, 1u) * kUnit);
   sizes.receive_entries = std::bit_ceil(cap.max_recv_wr);
   sizes.receive_sge = sizes.receive_stride / kUnit;

@@ -59,6 +59,14 @@ inline std::byte* write_atomic(const QueuePair& qp, std::byte* at, uint64_t swap
   return advance(qp, at, sizeof segment);
 }
 
+/// Names the shared receive queue of an XRC sender's request.
+inline std::byte* write_xrc(const QueuePair& qp, std::byte* at, uint32_t srqn) {
+  auto& segment = *reinterpret_cast<connectx::XrcSegment*>(at);
+  std::memset(static_cast<void*>(&segment), 0, sizeof segment);
+  segment.srqn = srqn;
+  return advance(qp, at, sizeof segment);
+}
+
 /// It fills the first block to its end.
 inline void write_datagram(std::byte* at, const ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
   auto& segment = *reinterpret_cast<connectx::DatagramSegment*>(at);

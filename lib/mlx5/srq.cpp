@@ -24,9 +24,26 @@ bool allocate(SharedReceiveQueue& srq, verbs::ProtectionDomain& domain) {
   return srq.ids != nullptr;
 }
 
+/// Completions of a queue in an XRC domain name no queue pair of this library, but the queue: it looks like
+/// one that only receives.
+bool give_completions(verbs::Context& context, SharedReceiveQueue& srq,
+                      const ibv_srq_init_attr_ex& attributes) {
+  srq.cq = &CompletionQueue::of(attributes.cq);
+  srq.receives.reset(new (std::nothrow) QueuePair);
+  if (srq.receives == nullptr) return false;
+  srq.receives->srq = &srq;
+  if (ContextState::of(context).queue_pairs.add(*srq.receives, srq.receives->user_index)) return true;
+  srq.receives = nullptr;
+  return false;
+}
+
+void take_completions(verbs::Context& context, SharedReceiveQueue& srq) {
+  if (srq.receives != nullptr) ContextState::of(context).queue_pairs.remove(srq.receives->user_index);
+}
+
 }  // namespace
 
-verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr& attributes) {
+verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr_ex& attributes) {
   verbs::Context& context = *domain.context;
   auto srq = std::unique_ptr<SharedReceiveQueue>(new (std::nothrow) SharedReceiveQueue);
   if (srq != nullptr) {
@@ -50,14 +67,29 @@ verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_i
   spec.doorbell = srq->doorbell;
   spec.sge_max = srq->max_sge;
   spec.owner = static_cast<verbs::SharedReceiveQueue*>(srq.get());
+  if (attributes.srq_type == IBV_SRQT_XRC) {
+    if (!give_completions(context, *srq, attributes))
+      return verbs::refuse_pointer(context, ENOMEM, "no memory for a shared receive queue");
+    spec.xrcd = verbs::XrcDomain::of(attributes.xrcd)->number;
+    spec.cq = srq->cq->device;
+    spec.user_index = srq->receives->user_index;
+  }
   auto device = context.hca->create_srq(spec);
-  if (!device) return verbs::refuse_pointer(context, device.error());
+  if (!device) {
+    take_completions(context, *srq);
+    return verbs::refuse_pointer(context, device.error());
+  }
   srq->device = *device;
   return srq.release();
 }
 
-int destroy_srq(verbs::SharedReceiveQueue& srq) {
-  return verbs::settle(*srq.context, srq.context->hca->destroy_srq(srq.device));
+int destroy_srq(verbs::SharedReceiveQueue& base) {
+  auto& srq = static_cast<SharedReceiveQueue&>(base);
+  if (const int error = verbs::settle(*srq.context, srq.context->hca->destroy_srq(srq.device))) return error;
+  if (srq.receives == nullptr) return 0;
+  clean_cq(*srq.cq, srq.receives->user_index, nullptr);
+  take_completions(*srq.context, srq);
+  return 0;
 }
 
 void free_srq(verbs::SharedReceiveQueue& srq) { delete static_cast<SharedReceiveQueue*>(&srq); }

@@ -28,7 +28,8 @@ End::End(SimulatedHost& host, Network& network, Trace& trace, Findings& findings
       limits_(limits),
       random_(seed) {
   attributes_.port = 1;
-  attributes_.access = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
+  attributes_.access =
+      kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal | kFlushPersistent;
   attributes_.path_mtu = limits.mtu;
   attributes_.max_rd_atomic = attributes_.max_dest_rd_atomic = limits.reads;
   attributes_.timeout = limits.timeout;
@@ -52,7 +53,8 @@ void End::open(const Plan& peer_plan) {
   const bool datagrams = plan_.type == QpType::kUd;
   capacity_ = peer_plan.receive_bytes + (datagrams ? kGrhBytes : 0);
   make_region(source_, base | 0x10000000, Plan::kSourceBytes, kRemoteRead);
-  make_region(target_, base | 0x20000000, peer_plan.target_bytes, kLocalWrite | kRemoteWrite | kRemoteRead);
+  make_region(target_, base | 0x20000000, peer_plan.target_bytes,
+              kLocalWrite | kRemoteWrite | kRemoteRead | kFlushGlobal | kFlushPersistent);
   make_region(landing_, base | 0x30000000, plan_.landing_bytes, kLocalWrite);
   make_region(inbox_, base | 0x40000000, size_t{capacity_} * peer_plan.receives, kLocalWrite);
   make_region(counter_, base | 0x50000000, 16, kLocalWrite | kRemoteAtomic);
@@ -67,33 +69,74 @@ void End::open(const Plan& peer_plan) {
   spec.sink = this;
   spec.events = this;
   spec.send_entries = limits_.depth;
+  spec.shared_receive = plan_.shared;
+  if (plan_.type == QpType::kXrcSend) return open_xrc(spec);
   qp_ = *host_.engine().create_queue_pair(spec);
   number_ = qp_->number();
 }
 
-void End::step(QpState to, uint32_t mask) {
+void End::open_xrc(QueuePairSpec spec) {
+  constexpr uint64_t kXrcDomain = 7;
+  spec.receive = nullptr;
+  spec.shared_receive = false;
+  qp_ = *host_.engine().create_queue_pair(spec);
+  number_ = qp_->number();
+  spec.type = QpType::kXrcReceive;
+  spec.domain = 0;
+  spec.send = nullptr;
+  spec.send_entries = 0;
+  spec.shared_receive = true;
+  spec.xrc_domain = kXrcDomain;
+  receiver_ = *host_.engine().create_queue_pair(spec);
+  receiver_number_ = receiver_->number();
+  for (uint32_t& number : shared_queues_)
+    number = *host_.engine().add_shared_queue({kXrcDomain, {kDomain, this, this}});
+}
+
+void End::step(QueuePair& qp, QpState to, uint32_t mask) {
   attributes_.state = to;
-  if (Outcome done = qp_->modify(attributes_, mask | kQpState); !done)
+  if (Outcome done = qp.modify(attributes_, mask | kQpState); !done)
     throw std::runtime_error(done.error().reason);
 }
 
+void End::bring_up(QueuePair& qp, uint32_t peer_number) {
+  const QpType type = qp.type();
+  const bool ud = type == QpType::kUd, asks = type == QpType::kRc || type == QpType::kXrcSend;
+  const bool answers = type == QpType::kRc || type == QpType::kXrcReceive;
+  network_.introduce(host_.number(), qp.number(), peer_number);
+  attributes_.dest_qpn = peer_number;
+  step(qp, QpState::kInit, kQpPkeyIndex | kQpPort | (ud ? kQpQkey : kQpAccessFlags));
+  step(qp, QpState::kRtr,
+       ud ? 0
+          : kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | (answers ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0));
+  step(qp, QpState::kRts,
+       kQpSqPsn | (asks      ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic
+                   : answers ? static_cast<uint32_t>(kQpTimeout)
+                             : 0u));
+}
+
 void End::connect(End& peer) {
-  const bool rc = plan_.type == QpType::kRc, ud = plan_.type == QpType::kUd;
   peer_ = &peer;
-  network_.introduce(host_.number(), number_, peer.number_);
   attributes_.path.dgid = address_of(peer.host());
-  attributes_.dest_qpn = peer.number_;
   attributes_.sq_psn = limits_.first_psn;
   attributes_.rq_psn = peer.limits_.first_psn;
-  step(QpState::kInit, kQpPkeyIndex | kQpPort | (ud ? kQpQkey : kQpAccessFlags));
-  step(QpState::kRtr,
-       ud ? 0 : kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | (rc ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0));
-  step(QpState::kRts, kQpSqPsn | (rc ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0));
+  if (receiver_) bring_up(*receiver_, peer.number_);
+  bring_up(*qp_, receiver_ ? peer.receiver_number_ : peer.number_);
+}
+
+void End::on_event(AsyncEvent event) {
+  if (event == AsyncEvent::kQpLastWqeReached) last_receives_++;
 }
 
 void End::die() {
   if (qp_) trace_.event(host(), number_, "is gone; messages ended, of", ended_, plan_.messages.size());
-  qp_ = nullptr;
+  qp_ = receiver_ = nullptr;
+}
+
+void End::put_into_error() {
+  attributes_.state = QpState::kError;
+  for (QueuePair* qp : {qp_, receiver_})
+    if (qp && !qp->modify(attributes_, kQpState)) throw std::runtime_error("no way to the error state");
 }
 
 void End::give_up() {
@@ -101,8 +144,7 @@ void End::give_up() {
   trace_.event(host(), number_, "is put into the error state; messages ended, of", ended_,
                plan_.messages.size());
   given_up_ = true;
-  attributes_.state = QpState::kError;
-  if (!qp_->modify(attributes_, kQpState)) throw std::runtime_error("no way to the error state");
+  put_into_error();
 }
 
 void End::post_sends(uint32_t count) {
@@ -141,6 +183,9 @@ SendQueue::Fetch End::fetch(uint32_t index, SendWork& work, uint32_t& next, cons
   work.immediate = message.immediate;
   work.swap_or_add = message.swap_or_add;
   work.compare = message.compare;
+  work.reach = message.reach;
+  if (message.opcode == Opcode::kFlush) work.immediate = message.placement;
+  if (receiver_) work.destination.srqn = peer_->shared_queues_[index % 2];
   work.sge_count = 0;
   fill_elements(message, work);
   const Region& remote = message.is_atomic()                                      ? peer_->counter_

@@ -4,9 +4,8 @@
 // One end of a connection: plays its plan through an engine's queue pair, and checks from outside whatever
 // that queue pair tells it: against its own plan, against the peer's, and against the peer's memory.
 //
-//   RC   each message arrives once, in order, intact; or it is the first to fail, for a reason that there was
-//   UC   each arrives at most once, in order, intact
-//   UD   what arrives was sent, and is intact
+//   RC, XRC   each message arrives once, in order, intact; or it is the first to fail, for a reason that
+//   there was UC   each arrives at most once, in order, intact UD   what arrives was sent, and is intact
 //
 // A completion of a message says that the peer has it: that is true at that moment.
 
@@ -76,7 +75,7 @@ class End final : public engine::SendQueue,
   void complete(const engine::SendCompletion& completion) override;
   Take take(engine::ReceiveWork& work, const char*& reason) override;
   void complete(const engine::ReceiveCompletion& completion) override;
-  void on_event(engine::AsyncEvent) override {}
+  void on_event(engine::AsyncEvent event) override;
 
  private:
   /// Memory with a key, at addresses that do not depend on where it lies.
@@ -87,7 +86,10 @@ class End final : public engine::SendQueue,
   };
   void make_region(Region& region, uint64_t start, size_t bytes, uint32_t access);
   void fail(const std::string& what) const;
-  void step(engine::QpState to, uint32_t mask);
+  void open_xrc(engine::QueuePairSpec spec);
+  void bring_up(engine::QueuePair& qp, uint32_t peer_number);
+  void step(engine::QueuePair& qp, engine::QpState to, uint32_t mask);
+  void put_into_error();
   void fill_elements(const Message& message, engine::SendWork& work) const;
 
   void check_success(const Message& message, uint32_t index);
@@ -113,6 +115,11 @@ class End final : public engine::SendQueue,
   engine::QpAttributes attributes_;
   engine::QueuePair* qp_ = nullptr;
   uint32_t number_ = 0;
+  // Of XRC: `qp_` sends, and this receives, into one queue that has two numbers.
+  engine::QueuePair* receiver_ = nullptr;
+  uint32_t receiver_number_ = 0;
+  uint32_t shared_queues_[2] = {};
+  uint32_t last_receives_ = 0;  ///< how often it was told that no receive request will end any more
   End* peer_ = nullptr;
   Region source_, target_, landing_, inbox_, counter_;
   uint32_t capacity_ = 0;  ///< of a receive request

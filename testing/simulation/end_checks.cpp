@@ -48,7 +48,7 @@ void End::check_success(const Message& message, uint32_t index) {
     return fail("message " + std::to_string(index) + " succeeds, and must not");
   if (message.opcode == Opcode::kKeyUpdate && performed_[index] != 1)
     return fail("a local operation was carried out " + std::to_string(performed_[index]) + " times");
-  if (plan_.type != QpType::kRc) return;
+  if (!is_reliable(plan_.type)) return;
   if (message.is_two_sided() && peer_->arrivals_[index] != 1)
     return fail("message " + std::to_string(index) + " ends, and the peer has it " +
                 std::to_string(peer_->arrivals_[index]) + " times");
@@ -72,8 +72,8 @@ void End::check_atomic(const Message& message, uint32_t index) {
 
 void End::check_failure(const SendCompletion& completion) {
   const Message& message = plan_.messages[completion.index];
-  if (plan_.type != QpType::kRc && given_up_) return;
-  if (plan_.type != QpType::kRc)
+  if (!is_reliable(plan_.type) && given_up_) return;
+  if (!is_reliable(plan_.type))
     return fail("a message of an unreliable service fails with " + text(completion.status));
   if (!is_excused(message, completion.status))
     fail("message " + std::to_string(completion.index) + " fails without a reason, with " +
@@ -141,7 +141,7 @@ void End::check_failed_receive(const ReceiveCompletion& completion) {
 // The message of the peer that a receive request must have ended with; nullptr: there is none.
 const Message* End::find_message(const ReceiveCompletion& completion) {
   const std::vector<Message>& all = peer_->plan_.messages;
-  if (plan_.type != QpType::kRc) {
+  if (!is_reliable(plan_.type)) {
     const uint32_t number = completion.immediate;
     const bool late = plan_.type == QpType::kUc && number < next_two_sided_;
     if (number >= all.size() || late) return nullptr;
@@ -164,6 +164,8 @@ void End::check_received(const ReceiveCompletion& completion) {
   if (completion.opcode != message->opcode) return fail("a message is received as another operation");
   if (message->opcode != Opcode::kSend && completion.immediate != message->immediate)
     return fail("the immediate data is another message's");
+  if (completion.src_qpn != peer_->number_ || completion.qpn != (receiver_ ? receiver_number_ : number_))
+    return fail("a message says that other queue pairs sent or received it");
   if (completion.solicited != message->solicited)
     return fail("a message is solicited and is not, or the reverse");
   check_bytes(*message, completion);
@@ -182,7 +184,7 @@ void End::check_bytes(const Message& message, const ReceiveCompletion& completio
   const uint8_t* behind = there + message.length;
   const uint8_t* end = &inbox_.bytes[size_t{completion.index} * capacity_] + capacity_;
   // Parts of messages that never came to their end may lie there.
-  if (plan_.type == QpType::kRc && std::any_of(behind, end, [](uint8_t byte) { return byte != kUntouched; }))
+  if (is_reliable(plan_.type) && std::any_of(behind, end, [](uint8_t byte) { return byte != kUntouched; }))
     fail("bytes behind a received message were written");
 }
 
@@ -196,7 +198,7 @@ void End::check_target() const {
   for (uint32_t i = 0; i < peer_->plan_.messages.size(); i++) {
     const Message& message = peer_->plan_.messages[i];
     if (!message.is_write() || !peer_->may_be_written(i)) continue;
-    const bool done = plan_.type == QpType::kRc &&
+    const bool done = is_reliable(plan_.type) &&
                       (i + 1 < peer_->ended_ || (i < peer_->ended_ && !peer_->failed_)) && !peer_->failed_;
     for (uint32_t at = 0; at < message.length; at++) {
       const uint8_t byte = target_.bytes[message.target + at];
@@ -225,19 +227,23 @@ void End::check_memory() const {
   check_target();
   check_counter();
   const uint32_t open = receives_posted_ - receives_ended_;
-  if (plan_.type == QpType::kRc && !peer_->failed_ && !peer_->is_dead() && !failed_ && !may_be_broken() &&
+  if (is_reliable(plan_.type) && !peer_->failed_ && !peer_->is_dead() && !failed_ && !may_be_broken() &&
       !is_dead() && peer_->is_finished() && open > 0)
     fail("receive requests are left over");
 }
 
 void End::close() {
   if (is_dead()) return;
-  attributes_.state = QpState::kError;
-  if (!qp_->modify(attributes_, kQpState)) fail("the queue pair cannot be put into the error state");
+  put_into_error();
   host_.run();
-  if (receives_ended_ != receives_posted_) fail("receive requests were not flushed");
-  host_.engine().destroy_queue_pair(qp_);
-  qp_ = nullptr;
+  if (plan_.shared && last_receives_ == 0) fail("nobody was told that the last receive request has ended");
+  if (!plan_.shared && receives_ended_ != receives_posted_) fail("receive requests were not flushed");
+  if (receives_ended_ != receives_taken_ && plan_.shared) fail("a receive request that was taken never ends");
+  for (QueuePair* qp : {qp_, receiver_})
+    if (qp) host_.engine().destroy_queue_pair(qp);
+  if (receiver_)
+    for (const uint32_t number : shared_queues_) host_.engine().remove_shared_queue(number);
+  qp_ = receiver_ = nullptr;
 }
 
 }  // namespace verbatim::simulation

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "wire/link/segment.h"
+
 namespace verbatim::simulation {
 
 using engine::Opcode;
@@ -41,7 +43,7 @@ Opcode choose_opcode(QpType type, Random& random) {
   constexpr Opcode kOffered[] = {
       Opcode::kSend,     Opcode::kSend, Opcode::kSendImmediate,  Opcode::kWrite,       Opcode::kWrite,
       Opcode::kRead,     Opcode::kRead, Opcode::kWriteImmediate, Opcode::kCompareSwap, Opcode::kFetchAdd,
-      Opcode::kFetchAdd, Opcode::kNop,  Opcode::kKeyUpdate};
+      Opcode::kFetchAdd, Opcode::kNop,  Opcode::kKeyUpdate,      Opcode::kAtomicWrite, Opcode::kFlush};
   return kOffered[random.below(std::size(kOffered))];
 }
 
@@ -68,13 +70,22 @@ void aim_read(Plan& plan, Message& message, Random& random) {
   message.length = plan.messages[number].length;
 }
 
+void aim_flush(const Plan& plan, Message& message, Random& random) {
+  constexpr uint32_t kPlacements[] = {wire::kFlushVisible, wire::kFlushLasting,
+                                      wire::kFlushVisible | wire::kFlushLasting};
+  message.placement = kPlacements[random.below(3)] | (random.one_in(3) ? wire::kFlushRegion : 0);
+  message.reach = random.below(plan.target_bytes + 1);
+}
+
 void spoil(Message& message, Random& random) {
   if (!random.one_in(kFlawOneIn)) return;
   if (message.length > 0 && random.one_in(4))
     message.flaw = Flaw::kWrongLocalKey;
-  else if (message.is_atomic())
+  else if (message.is_atomic() || message.opcode == Opcode::kAtomicWrite)
     message.flaw = random.one_in(2) ? Flaw::kMisaligned : Flaw::kWrongKey;
   else if ((message.is_write() || message.opcode == Opcode::kRead) && message.length > 0)
+    message.flaw = Flaw::kWrongKey;
+  else if (message.opcode == Opcode::kFlush)
     message.flaw = Flaw::kWrongKey;
   else if (message.is_send())
     message.flaw = Flaw::kTooLong;
@@ -97,13 +108,17 @@ Plan Plan::make(QpType type, uint32_t mtu, Random& random) {
   Plan plan;
   plan.type = type;
   const uint32_t count = random.between(1, kMessagesMax);
-  const bool flawed = type == QpType::kRc;
+  const bool flawed = engine::is_reliable(type);
+  plan.shared = type == QpType::kXrcSend || (type == QpType::kRc && random.one_in(4));
   for (uint32_t i = 0; i < count; i++) {
     Message message;
     message.opcode = choose_opcode(type, random);
     message.length = type == QpType::kUd ? random.below(mtu + 1) : choose_length(mtu, random);
-    if (message.is_atomic()) message.length = 8;
-    if (message.opcode == Opcode::kNop || message.opcode == Opcode::kKeyUpdate) message.length = 0;
+    if (message.is_atomic() || message.opcode == Opcode::kAtomicWrite) message.length = 8;
+    if (message.opcode == Opcode::kNop || message.opcode == Opcode::kKeyUpdate ||
+        message.opcode == Opcode::kFlush)
+      message.length = 0;
+    if (message.opcode == Opcode::kFlush) aim_flush(plan, message, random);
     if (message.opcode == Opcode::kRead) aim_read(plan, message, random);
     if (message.is_atomic()) aim_atomic(plan, message, random);
     if (flawed) spoil(message, random);

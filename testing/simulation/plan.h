@@ -23,6 +23,8 @@ struct Message {
   uint32_t landing = 0;  ///< of reads and atomics: offset in the sender's landing place
   uint32_t reread = 0;   ///< of a read: one more than the number of the write whose bytes it reads, 0: none
   uint32_t immediate = 0;
+  uint32_t reach = 0;      ///< of a flush: bytes of the peer's target
+  uint32_t placement = 0;  ///< of a flush: wire::kFlush*
   uint64_t swap_or_add = 0, compare = 0;
   uint32_t pieces = 1;
   Flaw flaw = Flaw::kNone;
@@ -30,7 +32,8 @@ struct Message {
 
   bool is_send() const { return opcode == engine::Opcode::kSend || opcode == engine::Opcode::kSendImmediate; }
   bool is_write() const {
-    return opcode == engine::Opcode::kWrite || opcode == engine::Opcode::kWriteImmediate;
+    return opcode == engine::Opcode::kWrite || opcode == engine::Opcode::kWriteImmediate ||
+           opcode == engine::Opcode::kAtomicWrite;
   }
   bool is_atomic() const {
     return opcode == engine::Opcode::kCompareSwap || opcode == engine::Opcode::kFetchAdd;
@@ -43,7 +46,8 @@ struct Plan {
   static constexpr uint32_t kSourceBytes = 64 * 1024;
   static constexpr uint32_t kGap = 16;  ///< untouched bytes between the places of two messages
 
-  engine::QpType type{};
+  engine::QpType type{};  ///< kXrcSend: a sender and a receiver
+  bool shared = false;    ///< what is received comes out of a shared receive queue
   std::vector<Message> messages;
   uint32_t target_bytes = kGap, landing_bytes = 8;
   uint32_t receives = 0;       ///< that all messages end

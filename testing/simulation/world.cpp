@@ -71,8 +71,11 @@ void World::make_connections(uint32_t count) {
 
 void World::make_connection(uint32_t a, uint32_t b) {
   constexpr uint32_t kMtus[] = {256, 512, 1024, 2048, 4096};
-  const uint32_t chance = random_.below(10);
-  const QpType type = chance < 7 ? QpType::kRc : chance < 9 ? QpType::kUc : QpType::kUd;
+  const uint32_t chance = random_.below(12);
+  const QpType type = chance < 7    ? QpType::kRc
+                      : chance < 9  ? QpType::kXrcSend
+                      : chance < 11 ? QpType::kUc
+                                    : QpType::kUd;
   End::Limits limits;
   limits.mtu = kMtus[random_.below(5)];
   limits.timeout =

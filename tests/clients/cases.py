@@ -17,6 +17,7 @@ SHORT = {
     'send_lat_DC', 'send_bw_events', 'send_bw_srq', 'send_bw_sizes', 'atomic_bw_FETCH_AND_ADD',
     'atomic_lat_CMP_AND_SWAP', 'rc_pingpong_1M',
     'rping', 'ucmatose_bound', 'udaddy', 'rdma_client', 'rstream_checked',
+    'send_lat_XRC', 'read_bw_XRC', 'xsrq_pingpong', 'rdma_xclient_xrc',
 }
 
 
@@ -60,10 +61,14 @@ def pingpongs():
     yield pingpong('ud_pingpong_events', 'ud', '-s 1024 -e')
     yield pingpong('srq_pingpong', 'srq', '-n 200')
     yield pingpong('srq_pingpong_events', 'srq', '-e -n 200')
+    for name, arguments in (('xsrq_pingpong', ''), ('xsrq_pingpong_events', '-e')):
+        yield Case(name, f'ibv_xsrq_pingpong -p {{port}} -d {{device}} -g {{gid}} -n 200 {arguments}', True,
+                   (r'^success',), 0, 30, name in SHORT)
 
 
 def transports():
-    for operation, kinds in (('send', ('RC', 'UC', 'UD', 'DC')), ('write', ('RC', 'UC', 'DC')), ('read', ('RC', 'DC'))):
+    for operation, kinds in (('send', ('RC', 'UC', 'UD', 'DC', 'XRC')), ('write', ('RC', 'UC', 'DC', 'XRC')),
+                             ('read', ('RC', 'DC', 'XRC'))):
         for kind in kinds:
             size = 1024 if kind == 'UD' else 65536
             yield perftest(f'{operation}_lat_{kind}', f'{operation}_lat', f'-c {kind} -n 500')
@@ -71,6 +76,7 @@ def transports():
     for kind in ('FETCH_AND_ADD', 'CMP_AND_SWAP'):
         for measure in ('lat', 'bw'):
             yield perftest(f'atomic_{measure}_{kind}', f'atomic_{measure}', f'-A {kind} -n 500')
+            yield perftest(f'atomic_{measure}_{kind}_XRC', f'atomic_{measure}', f'-c XRC -A {kind} -n 500')
 
 
 def options():
@@ -104,6 +110,9 @@ def manager():
     yield connected('ucmatose_bound', 'ucmatose -p {port} -b {address} -c 2',
                     'ucmatose -p {port} -b {own} -s {address} -c 2', done)
     yield connected('udaddy', 'udaddy -c 2 -C 20', 'udaddy -c 2 -C 20 -s {address}', done)
+    for name, kind in (('rdma_xclient', 'r'), ('rdma_xclient_xrc', 'x')):
+        yield connected(name, f'rdma_xserver -p {{port}} -c {kind}', f'rdma_xclient -p {{port}} -s {{address}} -c {kind}',
+                        r'rdma_xclient: end 0')
     yield connected('rdma_client', 'rdma_server -p {port}', 'rdma_client -p {port} -s {address}', r'rdma_client: end 0')
     for name, arguments in (('rstream', '-S 4096 -C 500'), ('rstream_blocking', '-T b -S 4096 -C 500'),
                             ('rstream_async', '-T a -S 4096 -C 500'), ('rstream_checked', '-T v -S 4096 -C 500')):

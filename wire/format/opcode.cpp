@@ -10,7 +10,7 @@ namespace verbatim::roce {
 namespace {
 
 /// Which transports besides RC know an operation.
-enum Others : uint8_t { kRcOnly = 0, kUcToo = 1, kXrcToo = 2, kUdToo = 4 };
+enum Others : uint8_t { kUcToo = 1, kXrcToo = 2, kUdToo = 4 };
 
 struct Row {
   Operation operation;
@@ -62,12 +62,11 @@ constexpr Row kRows[] = {
      kXrcToo},
     {Operation::kSendOnlyInvalidate, "SEND ONLY WITH INVALIDATE", kIeth, Place::kOnly, PayloadRule::kAny,
      kXrcToo},
-    {Operation::kFlush, "FLUSH", kFeth | kReth, Place::kOnly, PayloadRule::kNone, kRcOnly},
-    {Operation::kAtomicWrite, "ATOMIC WRITE", kReth, Place::kOnly, PayloadRule::kEight, kRcOnly},
+    {Operation::kFlush, "FLUSH", kFeth | kReth, Place::kOnly, PayloadRule::kNone, kXrcToo},
+    {Operation::kAtomicWrite, "ATOMIC WRITE", kReth, Place::kOnly, PayloadRule::kEight, kXrcToo},
 };
 
-constexpr Row kDisconnectRow{Operation::kDisconnect, "DISCONNECT",       0,
-                             Place::kOnly,           PayloadRule::kNone, kRcOnly};
+constexpr Row kDisconnectRow{Operation::kDisconnect, "DISCONNECT", 0, Place::kOnly, PayloadRule::kNone, 0};
 
 constexpr size_t bytes_of(uint16_t headers) {
   return Bth::kBytes + (headers & kDcEth ? DcEth::kBytes : 0) + (headers & kXrcEth ? XrcEth::kBytes : 0) +
@@ -89,7 +88,8 @@ constexpr OpcodeTable make_table() {
     add(table, Transport::kRc, row, 0);
     if (row.others & kUcToo) add(table, Transport::kUc, row, 0);
     if (row.others & kXrcToo) add(table, Transport::kXrc, row, row.request ? kXrcEth : 0);
-    if (row.others & kXrcToo) add(table, Transport::kDc, row, kDcEth);
+    const bool placement = row.operation == Operation::kFlush || row.operation == Operation::kAtomicWrite;
+    if ((row.others & kXrcToo) && !placement) add(table, Transport::kDc, row, kDcEth);
     if (row.others & kUdToo) add(table, Transport::kUd, row, kDeth);
   }
   add(table, Transport::kDc, kDisconnectRow, kDcEth);

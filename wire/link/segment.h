@@ -21,11 +21,11 @@ inline int32_t psn_distance(uint32_t a, uint32_t b) { return static_cast<int32_t
 inline uint32_t psn_add(uint32_t psn, uint32_t n) { return (psn + n) & kPsnMask; }
 
 /// The service of the sending queue pair (BTH opcode bits 7..5).
-enum class Transport : uint8_t { kRc, kUc, kUd, kDc };
+enum class Transport : uint8_t { kRc, kUc, kUd, kDc, kXrc };
 
 /// What is sent is acknowledged, or sent again.
 inline bool is_reliable(Transport transport) {
-  return transport == Transport::kRc || transport == Transport::kDc;
+  return transport == Transport::kRc || transport == Transport::kDc || transport == Transport::kXrc;
 }
 
 /// What a segment asks for or answers (BTH opcode bits 4..0, apart from its position in the message).
@@ -33,14 +33,25 @@ enum class Operation : uint8_t {
   kSend,
   kWrite,
   kReadRequest,
-  kReadResponse,
   kCompareSwap,
   kFetchAdd,
+  kAtomicWrite,   ///< of 8 bytes, as one
+  kFlush,         ///< what was written before is to be visible, or to last
+  kReadResponse,  ///< also to kAtomicWrite and kFlush, without payload then
   kAtomicResponse,
   kAck,         ///< positive, RNR or negative: see `syndrome`
   kDisconnect,  ///< a DC initiator ends its connection; not answered
   kCongestion,  ///< to a requester, from a wire: the way to its peer is congested; not answered
 };
+
+/// A request that is answered by a response, not by an acknowledgement.
+inline bool wants_response(Operation operation) {
+  return operation >= Operation::kReadRequest && operation <= Operation::kFlush;
+}
+
+/// How far a flush brings what was written, and what it covers: bits of FETH, in Segment::immediate.
+inline constexpr uint32_t kFlushVisible = 1, kFlushLasting = 2;
+inline constexpr uint32_t kFlushRegion = 1 << 4;  ///< all of the key's memory, whatever the range
 
 /// Properties of a segment.
 enum SegmentFlag : uint16_t {
@@ -102,12 +113,14 @@ struct Segment {
   uint32_t packets = 1;   ///< PSNs that it takes: length / path MTU, rounded up, at least 1
   uint32_t path_mtu = 4096;   ///< bytes
   uint32_t length = 0;        ///< payload bytes of this segment
-  uint32_t immediate = 0;     ///< immediate data (as the program gave it, network order) or R_Key
+  uint32_t immediate = 0;     ///< immediate data (as the program gave it, network order), R_Key or kFlush*
   uint32_t ack_psn = 0;       ///< with kAcknowledges: newest PSN received in order
   uint32_t msn = 0;           ///< kAck and responses
   uint32_t total_length = 0;  ///< requests: of the whole message (RETH DMA length)
   bool has_grh = false;
-  // RETH: kWrite, kReadRequest, kCompareSwap, kFetchAdd
+  // XRCETH: requests of transport kXrc
+  uint32_t srqn;
+  // RETH: kWrite, kReadRequest, kCompareSwap, kFetchAdd, kAtomicWrite, kFlush
   uint64_t remote_address;
   uint32_t rkey;
   // AtomicETH: kCompareSwap, kFetchAdd, kAtomicResponse

@@ -33,6 +33,7 @@ struct QpFacts {
   hw::QpExtras extras{};
   uint32_t pd = 0, send_cqn = 0, receive_cqn = 0;
   uint32_t srqn = 0;  ///< 0: it has a receive queue of its own, or none
+  uint32_t xrcd = 0;  ///< of an XRC receiver
   uint32_t user_index = 0;
   uint32_t log_send_blocks = 0, log_receive_entries = 0, receive_stride = 0;
   bool sends = false;  ///< it has a send queue

@@ -84,6 +84,7 @@ Result query_qp(Command<QueryQp>& c) {
   const auto context = c.out[QueryQpOut::qpc];
   encode_attributes(qp->type, qp->attributes, c.unit.port().is_infiniband(), context);
   context.set(Qpc::pd, qp->pd);
+  context.set(Qpc::xrcd, qp->xrcd);
   context.set(Qpc::cqn_snd, qp->send_cqn);
   context.set(Qpc::cqn_rcv, qp->receive_cqn);
   context.set(Qpc::srqn_rmpn_xrqn, qp->srqn);

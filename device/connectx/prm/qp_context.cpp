@@ -208,10 +208,11 @@ Expected<Transition> decode_transition(uint16_t opcode, hw::QpType type, View<Qp
 
 void encode_attributes(hw::QpType type, const hw::QpAttributes& a, bool infiniband, Writer<Qpc> context) {
   context.set(Qpc::state, std::ranges::find(kStates, a.state, &StateCode::state)->code);
-  context.set(Qpc::st, type == QpType::kUd    ? QpService::kUd
-                       : type == QpType::kUc  ? QpService::kUc
-                       : type == QpType::kDci ? QpService::kDci
-                                              : QpService::kRc);
+  context.set(Qpc::st, type == QpType::kUd                                       ? QpService::kUd
+                       : type == QpType::kUc                                     ? QpService::kUc
+                       : type == QpType::kDci                                    ? QpService::kDci
+                       : type == QpType::kXrcSend || type == QpType::kXrcReceive ? QpService::kXrc
+                                                                                 : QpService::kRc);
   context.set(Qpc::pm_state, a.path_mig_state);
   context.set(Qpc::mtu,
               a.path_mtu < kMtuMin ? 0 : static_cast<uint32_t>(std::bit_width(a.path_mtu / kMtuMin)));

@@ -26,6 +26,13 @@ bool is_known(uint8_t syndrome) {
   return false;
 }
 
+constexpr uint32_t kPlacementMask = 0xf, kSelectivityShift = 4;  ///< of a flush in Segment::immediate
+
+bool has_reth(Operation operation) {
+  return operation == Operation::kWrite || operation == Operation::kReadRequest ||
+         operation == Operation::kAtomicWrite || operation == Operation::kFlush;
+}
+
 /// The one of a row of opcodes that stands in this place.
 On placed(On first, bool opens, bool ends, On only) {
   const auto number = static_cast<uint8_t>(first);
@@ -58,6 +65,10 @@ On operation_of(const Segment& segment, bool opens, bool ends) {
       return On::kCompareSwap;
     case Operation::kFetchAdd:
       return On::kFetchAdd;
+    case Operation::kAtomicWrite:
+      return On::kAtomicWrite;
+    case Operation::kFlush:
+      return On::kFlush;
     case Operation::kAtomicResponse:
       return On::kAtomicAcknowledge;
     case Operation::kDisconnect:
@@ -75,6 +86,8 @@ roce::Transport transport_of(Transport transport) {
       return roce::Transport::kUc;
     case Transport::kUd:
       return roce::Transport::kUd;
+    case Transport::kXrc:
+      return roce::Transport::kXrc;
     case Transport::kDc:
       return roce::Transport::kDc;
     case Transport::kRc:
@@ -112,8 +125,11 @@ void PacketsOf::fill() {
   if (s.operation == Operation::kCongestion) bth.becn = true;
   if (s.transport == Transport::kDc) headers_.dceth = {s.access_key, s.connection, s.src_qpn, s.base_psn};
   if (s.transport == Transport::kUd) headers_.deth = {s.qkey, s.src_qpn};
-  if (s.operation == Operation::kWrite || s.operation == Operation::kReadRequest)
-    headers_.reth = {s.remote_address, s.rkey, s.total_length};
+  if (s.transport == Transport::kXrc) headers_.xrceth = {s.srqn};
+  if (s.operation == Operation::kFlush)
+    headers_.feth = {static_cast<uint8_t>(s.immediate >> kSelectivityShift),
+                     static_cast<uint8_t>(s.immediate & kPlacementMask)};
+  if (has_reth(s.operation)) headers_.reth = {s.remote_address, s.rkey, s.total_length};
   if (s.operation == Operation::kCompareSwap || s.operation == Operation::kFetchAdd)
     headers_.atomic = {s.remote_address, s.rkey, s.swap_or_add, s.compare};
   const uint8_t syndrome = s.operation == Operation::kAck ? s.syndrome : static_cast<uint8_t>(kAckOk);
@@ -190,8 +206,11 @@ bool read_operation(roce::Operation on, Segment& segment) {
       segment.operation = Operation::kDisconnect;
       return true;
     case On::kFlush:
+      segment.operation = Operation::kFlush;
+      return true;
     case On::kAtomicWrite:
-      break;
+      segment.operation = Operation::kAtomicWrite;
+      return true;
   }
   return false;
 }
@@ -210,9 +229,11 @@ bool read_transport(roce::Transport on, Segment& segment) {
     case roce::Transport::kDc:
       segment.transport = Transport::kDc;
       return true;
+    case roce::Transport::kXrc:
+      segment.transport = Transport::kXrc;
+      return true;
     case roce::Transport::kRd:
     case roce::Transport::kCnp:
-    case roce::Transport::kXrc:
       break;
   }
   return false;
@@ -249,6 +270,10 @@ bool read_extensions(const roce::Headers& headers, Segment& segment) {
     segment.qkey = headers.deth.qkey;
     segment.src_qpn = headers.deth.source;
   }
+  if (headers.has(roce::kXrcEth)) segment.srqn = headers.xrceth.srqn;
+  if (headers.has(roce::kFeth))
+    segment.immediate = static_cast<uint32_t>(headers.feth.selectivity) << kSelectivityShift |
+                        (headers.feth.placement & kPlacementMask);
   if (headers.has(roce::kReth)) {
     segment.remote_address = headers.reth.address;
     segment.rkey = headers.reth.rkey;

@@ -27,6 +27,7 @@ Segment request(Operation operation, uint32_t length, uint32_t flags) {
   segment.compare = 0xb1b2b3b4b5b6b7b8;
   segment.qkey = 0x99887766;
   segment.msn = 77;
+  segment.srqn = 0xabcdef;
   return segment;
 }
 
@@ -148,12 +149,16 @@ TEST(SegmentOf, GivesBackWhatWasSent) {
     if (transport == Transport::kUd) {
       EXPECT_EQ(arrived[0].qkey, sent.qkey);
     }
+    for (const Segment& got : arrived)
+      if (transport == Transport::kXrc) {
+        EXPECT_EQ(got.srqn, sent.srqn) << "every packet of a request names it";
+      }
     if (operation != Operation::kWrite) return;
     EXPECT_EQ(arrived[0].remote_address, sent.remote_address);
     EXPECT_EQ(arrived[0].rkey, sent.rkey);
     EXPECT_EQ(arrived[0].total_length, 2000u);
   };
-  for (const Transport transport : {Transport::kRc, Transport::kUc})
+  for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kXrc})
     for (const uint32_t flags : {0u, uint32_t{kImmediate | kSolicited}, uint32_t{kAckRequest}}) {
       expect_request(Operation::kSend, transport, flags);
       expect_request(Operation::kWrite, transport, flags);
@@ -211,6 +216,36 @@ TEST(SegmentOf, GivesBackDynamicConnections) {
   EXPECT_FALSE(got.has(kOpens));
 }
 
+TEST(SegmentOf, GivesBackPlacements) {
+  for (const Transport transport : {Transport::kRc, Transport::kXrc}) {
+    Segment flush = request(Operation::kFlush, 0, kWhole | kAckRequest);
+    flush.transport = transport;
+    flush.total_length = 0x12345678;
+    for (const uint32_t wanted :
+         {kFlushVisible, kFlushLasting, kFlushVisible | kFlushLasting | kFlushRegion}) {
+      flush.immediate = wanted;
+      const Segment got = over_the_wire(flush).at(0);
+      EXPECT_EQ(got.operation, Operation::kFlush);
+      EXPECT_EQ(got.transport, transport);
+      EXPECT_EQ(got.immediate, wanted);
+      EXPECT_EQ(got.remote_address, flush.remote_address);
+      EXPECT_EQ(got.rkey, flush.rkey);
+      EXPECT_EQ(got.total_length, 0x12345678u);
+      EXPECT_EQ(got.length, 0u);
+    }
+    Segment write = request(Operation::kAtomicWrite, 8, kWhole | kAckRequest);
+    write.transport = transport;
+    const Segment got = over_the_wire(write).at(0);
+    EXPECT_EQ(got.operation, Operation::kAtomicWrite);
+    EXPECT_EQ(got.remote_address, write.remote_address);
+    EXPECT_EQ(got.total_length, 8u);
+    EXPECT_EQ(got.length, 8u);
+    if (transport == Transport::kXrc) {
+      EXPECT_EQ(got.srqn, write.srqn);
+    }
+  }
+}
+
 TEST(SegmentOf, GivesBackAnswers) {
   for (const uint8_t syndrome : {kAckOk, kNakSequence, kNakInvalidRequest, kNakRemoteAccess,
                                  kNakRemoteOperational, static_cast<Syndrome>(kRnrNak | 14)}) {
@@ -245,9 +280,8 @@ TEST(SegmentOf, KnowsNothingElse) {
   };
   const roce::Aeth ack = roce::Aeth::ack(1);
   EXPECT_TRUE(known(roce::Transport::kRc, roce::Operation::kAcknowledge, ack));
-  EXPECT_FALSE(known(roce::Transport::kXrc, roce::Operation::kAcknowledge, ack));
-  EXPECT_FALSE(known(roce::Transport::kRc, roce::Operation::kFlush, ack));
-  EXPECT_FALSE(known(roce::Transport::kRc, roce::Operation::kAtomicWrite, ack));
+  EXPECT_TRUE(known(roce::Transport::kXrc, roce::Operation::kAcknowledge, ack));
+  EXPECT_FALSE(known(roce::Transport::kRd, roce::Operation::kAcknowledge, ack));
   for (uint8_t code = 4; code < 32; code++)
     EXPECT_FALSE(known(roce::Transport::kRc, roce::Operation::kAcknowledge, {roce::AckKind::kNak, code, 1}));
   EXPECT_FALSE(known(roce::Transport::kRc, roce::Operation::kAcknowledge, {roce::AckKind::kReserved, 0, 1}));

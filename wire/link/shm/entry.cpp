@@ -35,17 +35,19 @@ constexpr uint8_t kOperationForms[] = {
     0,                        // kSend
     kHasRemote,               // kWrite
     kHasRemote,               // kReadRequest
-    0,                        // kReadResponse
     kHasRemote | kHasAtomic,  // kCompareSwap
     kHasRemote | kHasAtomic,  // kFetchAdd
+    kHasRemote,               // kAtomicWrite
+    kHasRemote,               // kFlush
+    0,                        // kReadResponse
     kHasAtomic,               // kAtomicResponse
     0,                        // kAck
     0,                        // kDisconnect
 };
 static_assert(sizeof kOperationForms == static_cast<size_t>(Operation::kDisconnect) + 1);
 
-constexpr uint8_t kTransportForms[] = {0, 0, kHasDatagram, kHasConnection};
-static_assert(sizeof kTransportForms == static_cast<size_t>(Transport::kDc) + 1);
+constexpr uint8_t kTransportForms[] = {0, 0, kHasDatagram, kHasConnection, kHasSharedQueue};
+static_assert(sizeof kTransportForms == static_cast<size_t>(Transport::kXrc) + 1);
 
 uint8_t needed_form(Operation operation, Transport transport) {
   return kOperationForms[static_cast<uint8_t>(operation)] | kTransportForms[static_cast<uint8_t>(transport)];
@@ -56,8 +58,7 @@ uint8_t needed_form(Operation operation, Transport transport) {
 uint8_t form_of(const Segment& segment) {
   const bool sequence = segment.base_psn != segment.psn || segment.packets != 1;
   const bool addressed = segment.has(kPassedOn);
-  return static_cast<uint8_t>(static_cast<uint8_t>(segment.transport) | (sequence ? kHasSequence : 0) |
-                              (addressed ? kHasDatagram : 0) |
+  return static_cast<uint8_t>((sequence ? kHasSequence : 0) | (addressed ? kHasDatagram : 0) |
                               needed_form(segment.operation, segment.transport));
 }
 
@@ -68,6 +69,7 @@ uint32_t head_bytes(uint8_t form) {
   if (form & kHasAtomic) bytes += sizeof(AtomicExt);
   if (form & kHasDatagram) bytes += sizeof(DatagramExt);
   if (form & kHasConnection) bytes += sizeof(ConnectionExt);
+  if (form & kHasSharedQueue) bytes += sizeof(SharedQueueExt);
   return bytes;
 }
 
@@ -76,7 +78,8 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   // processor.
   auto* header = reinterpret_cast<EntryHeader*>(at);
   header->slots = slots;
-  header->operation = static_cast<uint8_t>(s.operation);
+  header->operation = static_cast<uint8_t>(static_cast<uint32_t>(s.transport) << kTransportShift |
+                                           static_cast<uint32_t>(s.operation));
   header->form = form;
   header->flags = s.flags;
   header->syndrome = s.syndrome;
@@ -94,16 +97,18 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
     put(at, DatagramExt{s.qkey, s.flow_label, s.traffic_class, s.hop_limit, static_cast<uint8_t>(s.gid_type),
                         s.has_grh, s.source_lid, s.dest_lid, s.source_gid, s.dest_gid});
   if (form & kHasConnection) put(at, ConnectionExt{s.access_key, s.connection, 0});
+  if (form & kHasSharedQueue) put(at, SharedQueueExt{s.srqn, {0, 0, 0}});
 }
 
 bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
-  const uint8_t transport = header.form & kTransportMask;
-  if (header.operation > static_cast<uint8_t>(Operation::kDisconnect)) return false;
-  if (header.operation == static_cast<uint8_t>(Operation::kDisconnect) &&
-      transport != static_cast<uint8_t>(Transport::kDc))
+  const uint8_t transport = header.operation >> kTransportShift,
+                operation = header.operation & kOperationMask;
+  if (operation > static_cast<uint8_t>(Operation::kDisconnect) ||
+      transport > static_cast<uint8_t>(Transport::kXrc))
     return false;
-  s.operation = static_cast<Operation>(header.operation);
+  s.operation = static_cast<Operation>(operation);
   s.transport = static_cast<Transport>(transport);
+  if (s.operation == Operation::kDisconnect && s.transport != Transport::kDc) return false;
   const uint8_t needed = needed_form(s.operation, s.transport);
   if ((header.form & needed) != needed) return false;
   s.flags = header.flags;
@@ -111,7 +116,8 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   s.service_level = header.service_level;
   s.pkey = 0xffff;
   s.dest_qpn = header.dest_qpn & 0xffffff;
-  const bool nameless = s.transport == Transport::kRc || s.transport == Transport::kUc;
+  const bool nameless =
+      s.transport == Transport::kRc || s.transport == Transport::kUc || s.transport == Transport::kXrc;
   s.src_qpn = s.has(kPassedOn) && nameless ? kUnknownQpn : header.src_qpn & 0xffffff;
   s.psn = s.base_psn = header.psn & kPsnMask;
   s.packets = 1;
@@ -153,6 +159,7 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
     s.access_key = ext.access_key;
     s.connection = ext.connection;
   }
+  if (header.form & kHasSharedQueue) s.srqn = take<SharedQueueExt>(at).number & 0xffffff;
   return true;
 }
 

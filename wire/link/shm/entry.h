@@ -14,8 +14,8 @@ namespace verbatim::wire::shm {
 struct EntryHeader {
   uint32_t stamp;
   uint16_t slots;
-  uint8_t operation;  ///< Operation, or kPad
-  uint8_t form;       ///< EntryForm bits and the transport
+  uint8_t operation;  ///< Operation, and the transport above it; or kPad
+  uint8_t form;       ///< EntryForm bits
   uint16_t flags;
   uint8_t syndrome;
   uint8_t service_level;
@@ -28,9 +28,10 @@ struct EntryHeader {
 static_assert(sizeof(EntryHeader) == 32);
 
 inline constexpr uint8_t kPad = 0xff;
+inline constexpr uint8_t kTransportShift = 5, kOperationMask = (1 << kTransportShift) - 1;
 
 enum EntryForm : uint8_t {
-  kTransportMask = 0x03,
+  kHasSharedQueue = 0x01,
   kHasSequence = 0x04,
   kHasRemote = 0x08,
   kHasAtomic = 0x10,
@@ -55,12 +56,15 @@ struct DatagramExt {
   uint16_t source_lid, dest_lid;
   Gid source_gid, dest_gid;
 };
+struct SharedQueueExt {
+  uint32_t number, reserved[3];
+};
 struct ConnectionExt {
   uint64_t access_key;
   uint32_t connection, reserved;
 };
-static_assert(sizeof(ConnectionExt) == 16 && sizeof(SequenceExt) == 16 && sizeof(RemoteExt) == 16 &&
-              sizeof(AtomicExt) == 16 && sizeof(DatagramExt) == 48);
+static_assert(sizeof(SharedQueueExt) == 16 && sizeof(ConnectionExt) == 16 && sizeof(SequenceExt) == 16 &&
+              sizeof(RemoteExt) == 16 && sizeof(AtomicExt) == 16 && sizeof(DatagramExt) == 48);
 
 /// A piece of the sender's memory in a pulled entry.
 struct PulledPiece {

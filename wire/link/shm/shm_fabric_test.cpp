@@ -61,13 +61,15 @@ Segment full_segment(Operation operation, Transport transport) {
   s.dest_gid.bytes[15] = 16;
   s.access_key = 0x0123456789abcdef;
   s.connection = 0x89abcdef;
+  s.srqn = 0xabcdef;
   return s;
 }
 
 TEST_F(ShmLink, EveryKindOfSegmentArrivesWithItsFields) {
   ASSERT_NE(nullptr, way);
   for (int operation = 0; operation <= static_cast<int>(Operation::kDisconnect); operation++)
-    for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kDc}) {
+    for (const Transport transport :
+         {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kDc, Transport::kXrc}) {
       if (operation == static_cast<int>(Operation::kDisconnect) && transport != Transport::kDc) continue;
       const Segment s = full_segment(static_cast<Operation>(operation), transport);
       b.inbox.arrivals.clear();
@@ -87,7 +89,8 @@ TEST_F(ShmLink, EveryKindOfSegmentArrivesWithItsFields) {
       const bool answer = s.operation == Operation::kAck || s.operation == Operation::kReadResponse ||
                           s.operation == Operation::kAtomicResponse;
       EXPECT_EQ(answer ? s.msn : s.immediate, answer ? got.msn : got.immediate);
-      if (s.operation == Operation::kWrite || s.operation == Operation::kReadRequest) {
+      if (s.operation == Operation::kWrite || s.operation == Operation::kReadRequest ||
+          s.operation == Operation::kAtomicWrite || s.operation == Operation::kFlush) {
         EXPECT_EQ(s.remote_address, got.remote_address);
         EXPECT_EQ(s.rkey, got.rkey);
         EXPECT_EQ(s.total_length, got.total_length);
@@ -105,6 +108,9 @@ TEST_F(ShmLink, EveryKindOfSegmentArrivesWithItsFields) {
         EXPECT_TRUE(got.has_grh);
         EXPECT_EQ(s.source_gid, got.source_gid);
         EXPECT_EQ(s.dest_gid, got.dest_gid);
+      }
+      if (transport == Transport::kXrc) {
+        EXPECT_EQ(s.srqn, got.srqn);
       }
       if (transport == Transport::kDc) {
         EXPECT_EQ(s.access_key, got.access_key);
