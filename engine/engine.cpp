@@ -146,9 +146,13 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
   release_number(number);
 }
 
-// Takes the queue pair off every list; with the progress lock held nobody is running it from one of them.
+// With the progress lock held nobody is running it from one of the lists.
 void Engine::forget(QueuePair& qp) {
   std::lock_guard<SpinLock> hold_progress(progress_lock_);
+  forget_held(qp);
+}
+
+void Engine::forget_held(QueuePair& qp) {
   std::lock_guard<SpinLock> hold(list_lock_);
   for (auto* list : {&ready_, &roomless_, &timed_, &errored_, &targets_}) remove(*list, &qp);
   std::erase_if(owers_, [&qp](Responder* responder) { return &responder->queue_pair() == &qp; });
@@ -349,6 +353,11 @@ void Engine::on_gone(wire::Channel& channel) {
     targets = targets_;
   }
   for (QueuePair* qp : targets) qp->target()->forget(channel);
+  xrc_guests_.forget(channel);
+  {
+    std::lock_guard<std::mutex> hold(xrc_lock_);
+    for (QueuePair* qp : xrc_receivers_) qp->responder().relay_gone(channel);
+  }
   // Whoever has something outstanding learns of it at once rather than at the next tick.
   std::lock_guard<SpinLock> hold(list_lock_);
   if (!timed_.empty()) deadline_ns_.store(0, std::memory_order_relaxed);
@@ -390,12 +399,18 @@ void Engine::leave() {
 
 bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                         wire::Segment* answer) {
-  if (segment.has(wire::kFrame)) [[unlikely]]
-    return deliver_frame(segment, payload);
+  if (segment.flags & (wire::kFrame | wire::kRelayed)) [[unlikely]] {
+    if (segment.has(wire::kFrame)) return deliver_frame(segment, payload);
+    if (segment.transport == wire::Transport::kXrc && !answer) xrc_guests_.on_request(from, segment, payload);
+    return false;
+  }
   if (segment.dest_qpn == kMulticastQpn) return deliver_multicast(from, segment, payload);
   QueuePair* qp = find(segment.dest_qpn);
   if (qp && is_reply(segment.operation)) {
-    qp->requester().on_reply(from, segment, payload);
+    if (qp->type() == QpType::kXrcReceive) [[unlikely]]
+      qp->responder().on_relayed(from, segment, payload);
+    else
+      qp->requester().on_reply(from, segment, payload);
     return false;
   }
   if (qp && segment.has(wire::kAcknowledges)) qp->requester().on_acknowledgement(from, segment);

@@ -29,6 +29,7 @@
 #include "engine/shared_queues.h"
 #include "engine/steering.h"
 #include "engine/work.h"
+#include "engine/xrc_guests.h"
 #include "wire/link/channel.h"
 
 namespace verbatim::engine {
@@ -56,8 +57,9 @@ struct QueuePairSpec {
   const Port* port = &kEthernetPort;  ///< outlives the queue pair
   uint64_t access_key = 0;            ///< of a DC target
   uint64_t xrc_domain = 0;            ///< of an XRC receiver
-  uint32_t errored_streams_max = 1;   ///< of a DC initiator: with so many failed streams it fails as a whole
-  bool deaf_to_itself = false;        ///< multicast that it sends does not come back to it
+  uint32_t guest_of = 0;  ///< of a receiver that is another process's (xrc_guests.h): who sends to it
+  uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
+  bool deaf_to_itself = false;       ///< multicast that it sends does not come back to it
 };
 
 class Engine final : public wire::Receiver {
@@ -84,6 +86,8 @@ class Engine final : public wire::Receiver {
   /// Afterwards nothing of it is called any more.
   void remove_shared_queue(uint32_t number);
   const SharedQueues& shared_queues() const { return shared_queues_; }
+  /// The way to the other process of this host that has the number; nullptr: it is this one's, or nobody's.
+  wire::Channel* elsewhere(uint32_t number) { return entry_of(number) ? nullptr : fabric_.neighbor(number); }
 
   Outcome attach_multicast(QueuePair* qp, const Gid& group);
   Outcome detach_multicast(QueuePair* qp, const Gid& group);
@@ -127,6 +131,8 @@ class Engine final : public wire::Receiver {
   void on_gone(wire::Channel& channel) override;
 
   // --- for QueuePair ---
+  /// Takes it off every list. With the progress lock held.
+  void forget_held(QueuePair& qp);
   /// The queue pair of that number, nullptr: none of this process. Inside an AccessScope.
   QueuePair* find(uint32_t qpn);
   /// Puts the queue pair on the list that progress runs; wakes the engine thread unless a program thread
@@ -209,6 +215,7 @@ class Engine final : public wire::Receiver {
   std::mutex xrc_lock_;  ///< of the next; before the locks of responders
   std::vector<QueuePair*> xrc_receivers_;
   SharedQueues shared_queues_;
+  XrcGuests xrc_guests_{*this};
   std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer
   std::atomic<uint32_t> room_epoch_{0};
   static constexpr uint32_t kConnectionClockShift = 16;

@@ -66,8 +66,8 @@ struct alignas(64) PublishedQp {
   std::atomic<uint32_t> max_dest_rd_atomic;
   std::atomic<uint32_t>
       expected_psn;  ///< received in order up to here: what a peer finds when the owner has died
-  std::atomic<uint32_t> pad32;
-  std::atomic<uint64_t> access_key;  ///< of a DC target
+  std::atomic<uint32_t> min_rnr_timer;  ///< code
+  std::atomic<uint64_t> access_key;     ///< of a DC target
   // counters
   std::atomic<uint64_t> send_messages, send_bytes, receive_messages, receive_bytes;
   std::atomic<uint64_t> rnr_naks, retries, errors;

@@ -60,6 +60,7 @@ void QueuePair::publish(QpState to) {
   published_.first_psn.store(attributes_.rq_psn, std::memory_order_relaxed);
   published_.path_mtu.store(attributes_.path_mtu, std::memory_order_relaxed);
   published_.max_dest_rd_atomic.store(attributes_.max_dest_rd_atomic, std::memory_order_relaxed);
+  published_.min_rnr_timer.store(attributes_.min_rnr_timer, std::memory_order_relaxed);
   published_.state.store(static_cast<uint8_t>(to), std::memory_order_release);
 }
 
@@ -257,8 +258,18 @@ void QueuePair::note_key_violation() {
     spec_.events->on_event(AsyncEvent::kTargetKeyViolation);
 }
 
+void QueuePair::begin_as_guest(const QpAttributes& attributes) {
+  attributes_ = attributes;
+  responder_.aim(attributes.dest_qpn);
+  state_.store(QpState::kRtr, std::memory_order_release);
+}
+
 void QueuePair::part() {
   (void)send_owed();
+  if (spec_.type == QpType::kXrcReceive) {
+    std::lock_guard<SpinLock> hold(responder_.lock());
+    responder_.end_relay();
+  }
   requester_.part();
 }
 

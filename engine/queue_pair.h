@@ -67,6 +67,8 @@ class QueuePair {
   /// Sends owed responses and acknowledgements; false when a channel had no room.
   bool send_owed() { return target_ ? target_->send_owed() : responder_.send_owed(); }
   void note_key_violation();
+  /// Of a guest (xrc_guests.h): as the receiver that it stands for.
+  void begin_as_guest(const QpAttributes& attributes);
   /// Before it is destroyed: says what peers wait for.
   void part();
   /// Attributes change only with both locks held; either lock suffices to read them.

@@ -18,8 +18,6 @@ using wire::SendResult;
 
 namespace {
 
-constexpr uint32_t kFlushesPerRun = 65536;  ///< receive requests flushed in one go
-
 bool can_receive(QpState state) {
   switch (state) {
     case QpState::kRtr:
@@ -44,6 +42,7 @@ Responder::Responder(Engine& engine, QueuePair& qp, bool dynamic)
       dynamic_(dynamic),
       xrc_(qp.type() == QpType::kXrcReceive),
       landing_{qp.spec().domain, qp.spec().receive, qp.spec().sink},
+      is_guest_(qp.spec().guest_of != 0),
       told_psn_(dynamic ? own_psn_ : qp.published().expected_psn) {}
 
 void Responder::connect(uint32_t expected_psn) {
@@ -70,7 +69,11 @@ void Responder::reset() {
   work_held_ = flushed_ = is_wire_ = false;
   reply_channel_ = nullptr;
   peer_qpn_ = kNobody;
-  if (xrc_) landing_ = {}, srqn_ = 0;
+  if (xrc_) {
+    end_relay();
+    landing_ = {};
+    srqn_ = 0;
+  }
 }
 
 Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
@@ -88,7 +91,10 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
     reply.access_key = 0;
     reply.connection = connection_;
   }
-  if (xrc_) reply.srqn = 0;
+  if (xrc_) [[unlikely]] {
+    reply.srqn = 0;
+    if (is_guest_ && message_.active) reply.flags = wire::kLast;  // it is not the message's beginning
+  }
   if (is_wire_) [[unlikely]]
     address_back(reply);
   else if (!dynamic_ && engine_.fabric().captured()) [[unlikely]]
@@ -110,6 +116,7 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   if (!receives && ack_due_ && (due_syndrome_ & 0x60) != 0) return false;
   if (!receives || segment.src_qpn != peer_qpn_) return Engine::answer_nobody(from, segment, answer);
   reply_channel_ = &from;
+  if (xrc_) synchronous_ = answer != nullptr;
   const Verdict verdict = accept(segment, payload);
   if (!reliable_) return false;
   if (!answer) {
@@ -117,7 +124,7 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
     return ack_due_;
   }
   if (verdict == Verdict::kDone && wire::wants_response(segment.operation)) {
-    const Response response = responses_.back();
+    const Response response = std::move(responses_.back());
     responses_.pop_back();
     *answer = reply_to(segment.psn, wire::kAckOk);
     answer->operation = response.operation;
@@ -127,11 +134,11 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   if (!ack_due_) {
     // Part of a message: say that it was taken, or the requester thinks that it was lost.
     if (verdict != Verdict::kDone || segment.has(wire::kLast)) return false;
-    *answer = reply_to(wire::psn_add(expected_psn_, wire::kPsnMask), wire::kAckOk);
+    *answer = reply_to(last_taken(), wire::kAckOk);
     return true;
   }
   const bool positive = (due_syndrome_ & 0x60) == 0;
-  *answer = reply_to(positive ? wire::psn_add(expected_psn_, wire::kPsnMask) : due_psn_, due_syndrome_);
+  *answer = reply_to(positive ? last_taken() : due_psn_, due_syndrome_);
   ack_due_ = false;
   return true;
 }
@@ -146,7 +153,7 @@ void Responder::owe(const Segment& segment) {
 }
 
 Responder::Verdict Responder::out_of_step(int32_t ahead, const Segment& segment) {
-  if (is_wire_) [[unlikely]]
+  if (is_wire_ || is_guest_) [[unlikely]]
     return out_of_step_on_wire(ahead, segment);
   // After a refusal everything that followed it is dropped in silence until it comes again.
   if (nak_sent_ && ahead > 0) return Verdict::kDropped;
@@ -177,7 +184,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
     return refuse(wire::kNakRemoteAccess, "the access key is not the DC target's");
   }
   if (xrc_) [[unlikely]]
-    if (const char* why = enter_shared_queue(segment)) return refuse(wire::kNakInvalidRequest, why);
+    if (const Verdict entered = enter_shared_queue(segment); entered != Verdict::kDone) return entered;
   if (qp_.state() == QpState::kRtr && msn_ == 0 && segment.has(wire::kFirst) && !dynamic_ &&
       qp_.spec().events)
     qp_.spec().events->on_event(AsyncEvent::kCommEstablished);
@@ -188,13 +195,15 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
           ? packets_of(bytes, qp_.attributes().path_mtu)
           : 1;
   if (is_wire_) [[unlikely]] {
-    if (const char* why = wrong_shape(segment)) return refuse(wire::kNakInvalidRequest, why);
+    if (const char* why = wrong_shape(segment)) return refuse_in_turn(wire::kNakInvalidRequest, why);
   } else if (packets != segment.packets) {
-    return refuse(wire::kNakInvalidRequest, "the two ends use different path MTUs");
+    return refuse_in_turn(wire::kNakInvalidRequest, "the two ends use different path MTUs");
   }
 
   Verdict verdict = Verdict::kDone;
-  if (wire::wants_response(segment.operation)) {
+  if (relay_.channel) [[unlikely]] {
+    verdict = relay(segment, payload);
+  } else if (wire::wants_response(segment.operation)) {
     verdict = answer(segment, payload);
   } else {
     if (segment.has(wire::kFirst)) verdict = begin(segment);
@@ -208,7 +217,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
   if (verdict == Verdict::kDone || !reliable_) expected_psn_ = wire::psn_add(segment.psn, packets);
   if (verdict == Verdict::kDone && segment.has(wire::kLast)) {
     msn_ = wire::psn_add(msn_, 1);
-    if (reliable_ && !wire::wants_response(segment.operation)) {
+    if (reliable_ && !wire::wants_response(segment.operation) && !relay_.channel) {
       ack_due_ = true;
       due_syndrome_ = wire::kAckOk;
     }
@@ -371,7 +380,9 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   completion.bytes = bytes;
   completion.immediate = segment.immediate;
   // Packets of connections do not name their sender.
-  completion.src_qpn = segment.transport == wire::Transport::kUd ? segment.src_qpn : peer_qpn_;
+  completion.src_qpn = segment.transport == wire::Transport::kUd ? segment.src_qpn
+                       : is_guest_                               ? qp_.spec().guest_of
+                                                                 : peer_qpn_;
   completion.service_level = segment.service_level;
   if (qp_.spec().port->is_infiniband())
     completion.source_lid =
@@ -461,41 +472,6 @@ void Responder::complete(ReceiveCompletion& completion) {
   engine_.note_receive();
   completion.qpn = qp_.number();
   landing_.sink->complete(completion);
-}
-
-void Responder::flush() {
-  if (flushed_) return;
-  flushed_ = true;
-  if (message_.has_work || work_held_) {
-    ReceiveCompletion completion;
-    completion.index = work_->index;
-    completion.status = Status::kFlushed;
-    complete(completion);
-  }
-  message_ = Progress{};
-  work_held_ = false;
-  // What was carried out before a refusal is still answered, before the refusal.
-  if (!ack_due_ || (due_syndrome_ & 0x60) == 0) responses_.clear();
-  if (qp_.spec().shared_receive) {
-    if (qp_.spec().events) qp_.spec().events->on_event(AsyncEvent::kQpLastWqeReached);
-    return;
-  }
-  if (!qp_.spec().receive) return;
-  engine_.note_errored(qp_);
-}
-
-void Responder::flush_posted() {
-  std::lock_guard<SpinLock> hold(lock_);
-  if (qp_.state() != QpState::kError || qp_.spec().shared_receive || !qp_.spec().receive) return;
-  if (!work_) work_ = std::make_unique<ReceiveWork>();
-  const char* why = nullptr;
-  for (uint32_t i = 0;
-       i < kFlushesPerRun && qp_.spec().receive->take(*work_, why) != ReceiveQueue::Take::kNone; i++) {
-    ReceiveCompletion completion;
-    completion.index = work_->index;
-    completion.status = Status::kFlushed;
-    complete(completion);
-  }
 }
 
 }  // namespace verbatim::engine

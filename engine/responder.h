@@ -65,8 +65,14 @@ class Responder {
   uint32_t connection() const { return connection_; }
   /// Of an XRC receiver: the shared receive queue of that number goes. Takes the lock.
   void leave_shared_queue(uint32_t number);
+  /// Of an XRC receiver: an answer to what was passed on to another process. Takes the lock.
+  void on_relayed(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
+  /// The process behind the channel is gone. Takes the lock.
+  void relay_gone(wire::Channel& gone);
 
   // With the lock held:
+  /// Of an XRC receiver: nothing more of what has begun comes to the other process.
+  void end_relay();
   /// Whom the attributes name.
   void aim(uint32_t peer_qpn);
   void connect(uint32_t expected_psn);
@@ -82,6 +88,16 @@ class Responder {
     uint32_t msn;
     uint32_t domain;     ///< whose memory is read
     bool again = false;  ///< was answered before
+    // What another process has answered: the bytes, and which part of all that they are (kFirst, kLast).
+    bool relayed = false;
+    uint16_t flags = 0;
+    std::unique_ptr<std::byte[]> bytes = nullptr;
+  };
+  /// Of an XRC receiver, for a shared receive queue of another process.
+  struct Relay {
+    wire::Channel* channel = nullptr;  ///< nullptr: requests are carried out here
+    uint32_t answered_psn = 0;         ///< what is before it has been answered
+    bool wanted = false;               ///< something was dropped that is to come again when all is answered
   };
   /// What was answered to an atomic, for when it is asked for again.
   struct Answered {
@@ -131,8 +147,23 @@ class Responder {
   bool settle_responses();
   Verdict atomic_write(const wire::Segment& segment, wire::Payload& payload);
   Verdict flush_memory(const wire::Segment& segment);
-  const char* enter_shared_queue(const wire::Segment& segment);
+  Verdict enter_shared_queue(const wire::Segment& segment);
   const char* find_shared_queue(uint32_t number, SharedQueue& queue) const;
+  bool has_unanswered() const { return relay_.channel && relay_.answered_psn != expected_psn_; }
+  /// The newest PSN that can be acknowledged.
+  uint32_t last_taken() const {
+    return wire::psn_add(relay_.channel ? relay_.answered_psn : expected_psn_, wire::kPsnMask);
+  }
+  Verdict relay(const wire::Segment& segment, wire::Payload& payload);
+  Verdict pass_on(const wire::Segment& segment, wire::Payload& payload, uint32_t& done);
+  void pass_on_again(const wire::Segment& segment);
+  Verdict postpone();
+  Verdict refuse_in_turn(uint8_t syndrome, const char* why);
+  Verdict answer_later(uint8_t syndrome);
+  void note_answered(uint32_t psn);
+  void keep_response(const wire::Segment& segment, wire::Payload& payload);
+  void take_relayed_refusal(const wire::Segment& segment);
+  void break_relay(const char* why);
   Verdict take_work(bool for_write);
   Verdict copy_refused(wire::CopyResult result);
   Verdict refuse(uint8_t syndrome, const char* why);
@@ -158,6 +189,9 @@ class Responder {
   const bool xrc_;      ///< of an XRC receiver
   Landing landing_;     ///< of an XRC receiver: where the shared receive queue `srqn_` leads
   uint32_t srqn_ = 0;
+  const bool is_guest_;       ///< of a receiver in another process
+  bool synchronous_ = false;  ///< the sender of what has come waits in the call
+  Relay relay_;
   SpinLock lock_;
 
   static constexpr uint32_t kNobody = UINT32_MAX;

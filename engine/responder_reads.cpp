@@ -65,7 +65,7 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
   count_message(8);
   responses_.push_back(
       {Operation::kAtomicResponse, segment.psn, 1, 0, 0, 0, 0, original, wire::psn_add(msn_, 1), 0});
-  if (is_wire_) remember_atomic(segment.psn, original);
+  if (is_wire_ || is_guest_) remember_atomic(segment.psn, original);
   return Verdict::kDone;
 }
 
@@ -122,6 +122,11 @@ bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) 
 // The memory of the next `chunk` bytes of a response; fewer where they have to go through the buffer.
 const char* Responder::gather(const Response& response, uint32_t& chunk, Window& window,
                               std::byte* buffer) const {
+  if (response.relayed) [[unlikely]] {
+    window.count = 1;
+    window.pieces[0] = {response.bytes.get() + response.sent, chunk};
+    return nullptr;
+  }
   wire::Piece piece;
   if (const char* why = engine_.keys().translate(response.rkey, response.domain, kRemoteRead,
                                                  response.address, response.length, piece, qp_.number()))
@@ -157,6 +162,8 @@ bool Responder::send_response(Response& response) {
     segment.operation = response.operation;
     segment.msn = response.msn;
     segment.flags = (response.sent == 0 ? wire::kFirst : 0) | (last ? wire::kLast : 0);
+    if (response.relayed) [[unlikely]]
+      segment.flags &= response.flags;
     segment.packets = packets_of(chunk, mtu);
     segment.length = chunk;
     segment.swap_or_add = response.original;
@@ -181,7 +188,7 @@ bool Responder::send_response(Response& response) {
 bool Responder::take_acknowledgement(uint32_t& psn) {
   std::lock_guard<SpinLock> hold(lock_);
   if (!ack_due_ || (due_syndrome_ & 0x60) != 0 || !responses_.empty()) return false;
-  psn = wire::psn_add(expected_psn_, wire::kPsnMask);
+  psn = last_taken();
   ack_due_ = false;
   may_owe_.store(false, std::memory_order_relaxed);
   return true;
@@ -217,8 +224,7 @@ bool Responder::send_owed(bool listed) {
     return true;
   }
   const bool positive = (due_syndrome_ & 0x60) == 0;
-  const Segment reply =
-      reply_to(positive ? wire::psn_add(expected_psn_, wire::kPsnMask) : due_psn_, due_syndrome_);
+  const Segment reply = reply_to(positive ? last_taken() : due_psn_, due_syndrome_);
   if (reply_channel_->send(reply, nullptr, 0, false, nullptr) == SendResult::kBusy) return false;
   ack_due_ = false;
   may_owe_.store(false, std::memory_order_relaxed);

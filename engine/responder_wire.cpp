@@ -117,9 +117,13 @@ Responder::Verdict Responder::out_of_step_on_wire(int32_t ahead, const Segment& 
   if (ahead >= kNearPsns || ahead < -kNearPsns) return Verdict::kDropped;
   if (ahead > 0) {
     if (nak_sent_) return Verdict::kDropped;  // it is said once what is missing
+    if (has_unanswered()) return postpone();
     nak_sent_ = ack_due_ = true;
     due_syndrome_ = wire::kNakSequence;
     due_psn_ = expected_psn_;
+  } else if (xrc_ && !is_guest_ && wire::wants_response(segment.operation) &&
+             engine_.elsewhere(segment.srqn)) {
+    pass_on_again(segment);
   } else if (segment.operation == Operation::kReadRequest) {
     repeat_read(segment, ahead);
   } else if (is_atomic(segment.operation)) {

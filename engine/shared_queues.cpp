@@ -41,21 +41,33 @@ void Engine::remove_shared_queue(uint32_t number) {
     const std::lock_guard<std::mutex> hold(xrc_lock_);
     for (QueuePair* qp : xrc_receivers_) qp->responder().leave_shared_queue(number);
   }
+  xrc_guests_.leave_shared_queue(number);
   release_number(number);
 }
 
-// The request names the queue that it is for. Nullptr, or why it cannot be for that.
-const char* Responder::enter_shared_queue(const wire::Segment& segment) {
-  if (segment.srqn == srqn_) [[likely]]
-    return nullptr;
-  if (message_.active) return "a message goes on for another shared receive queue than it began for";
+// The request names the queue that it is for, which may be another process's.
+Responder::Verdict Responder::enter_shared_queue(const wire::Segment& segment) {
+  if (segment.srqn == srqn_ && srqn_ != 0) [[likely]]
+    return Verdict::kDone;
+  if (message_.active)
+    return refuse_in_turn(wire::kNakInvalidRequest,
+                          "a message goes on for another shared receive queue than it began for");
   SharedQueue queue;
-  if (const char* why = find_shared_queue(segment.srqn, queue)) return why;
+  wire::Channel* elsewhere = nullptr;
+  if (const char* why = find_shared_queue(segment.srqn, queue)) {
+    elsewhere = is_guest_ ? nullptr : engine_.elsewhere(segment.srqn);
+    if (elsewhere && synchronous_)
+      return refuse(wire::kNakInvalidRequest,
+                    "a sender in the receiver's process cannot reach queues of other processes");
+    if (!elsewhere) return refuse_in_turn(wire::kNakInvalidRequest, why);
+  }
+  if (elsewhere != relay_.channel && has_unanswered()) return postpone();
   // A receive request that was kept for a message that comes again is not for this one.
   abort_receive();
+  if (elsewhere != relay_.channel) relay_ = {elsewhere, expected_psn_, false};
   landing_ = queue.landing;
   srqn_ = segment.srqn;
-  return nullptr;
+  return Verdict::kDone;
 }
 
 const char* Responder::find_shared_queue(uint32_t number, SharedQueue& queue) const {

@@ -59,7 +59,8 @@ Outcome ConnectxHca::check_mr(const hw::MrSpec& spec) const {
   constexpr uint32_t kNeedsLocalWrite = engine::kRemoteWrite | engine::kRemoteAtomic;
   constexpr uint32_t kKnown = engine::kLocalWrite | engine::kRemoteWrite | engine::kRemoteRead |
                               engine::kRemoteAtomic | engine::kMwBind | engine::kZeroBased |
-                              engine::kOnDemand | engine::kHugetlb | engine::kRelaxedOrdering;
+                              engine::kOnDemand | engine::kHugetlb | engine::kFlushGlobal |
+                              engine::kFlushPersistent | engine::kRelaxedOrdering;
   if (spec.access & ~kKnown & ~0x3ff00000u) return Error{EINVAL, "unknown access flags"};
   if ((spec.access & kNeedsLocalWrite) && !(spec.access & engine::kLocalWrite))
     return Error{EINVAL, "remote write and remote atomic access need local write access too"};

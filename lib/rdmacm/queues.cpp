@@ -94,7 +94,11 @@ bool fill_shared(Id& id, ibv_srq_init_attr_ex& wanted) {
     wanted.xrcd = Devices::of_process().domain_of_xrc(*id.device);
   if (wanted.xrcd == nullptr) return false;
   if ((wanted.comp_mask & IBV_SRQ_INIT_ATTR_CQ) == 0 || wanted.cq == nullptr) {
-    if (!make_queue(id, wanted.attr.max_wr, id.base.recv_cq_channel, id.base.recv_cq)) return false;
+    // The queue pair of an XRC receiver has no use for one that was made with it.
+    if (id.base.recv_cq == nullptr &&
+        !make_queue(id, wanted.attr.max_wr, id.base.recv_cq_channel, id.base.recv_cq))
+      return false;
+    id.own_receive_queue = false;
     id.queue_of_srq = true;
     wanted.cq = id.base.recv_cq;
   }

@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 
 #include "tests/conformance/players.h"
@@ -78,6 +80,51 @@ inline ibv_qp_state state_of(ibv_qp* qp) {
   return now.qp_state;
 }
 
+/// RESET to RTS, towards the queue pair of that number of a contact.
+inline void connect_xrc(ibv_qp* qp, uint32_t number, const Contact& contact,
+                        unsigned int access = kAllRights) {
+  ibv_qp_attr attr{};
+  attr.port_num = 1;
+  attr.qp_access_flags = access;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.dest_qp_num = number;
+  attr.rq_psn = attr.sq_psn = 0xfffff0;  // they wrap around soon
+  attr.max_dest_rd_atomic = attr.max_rd_atomic = 4;
+  attr.min_rnr_timer = 1;
+  attr.timeout = 14;
+  attr.retry_cnt = attr.rnr_retry = 7;
+  attr.ah_attr = test::address_of(contact.gid, contact.lid);
+  attr.qp_state = IBV_QPS_INIT;
+  EXPECT_EQ(ibv_modify_qp(qp, &attr, kToInit), 0);
+  attr.qp_state = IBV_QPS_RTR;
+  EXPECT_EQ(ibv_modify_qp(qp, &attr, kToRtr), 0);
+  attr.qp_state = IBV_QPS_RTS;
+  EXPECT_EQ(ibv_modify_qp(qp, &attr, kToRts), 0);
+}
+
+/// One request over `bytes` of the player's buffer at `offset`, for a shared receive queue; `build` begins
+/// it.
+template <class Build>
+int post_xrc(Endpoint& self, ibv_qp* sender, uint64_t id, uint32_t queue, Build&& build, size_t bytes,
+             size_t offset = 0) {
+  ibv_qp_ex* ex = ibv_qp_to_qp_ex(sender);
+  ibv_wr_start(ex);
+  ex->wr_id = id;
+  ex->wr_flags = IBV_SEND_SIGNALED;
+  build(ex);
+  ibv_wr_set_xrc_srqn(ex, queue);
+  if (bytes != 0)
+    ibv_wr_set_sge(ex, self.mr->lkey, reinterpret_cast<uint64_t>(self.buffer.data() + offset),
+                   static_cast<uint32_t>(bytes));
+  return ibv_wr_complete(ex);
+}
+
+inline int receive_shared(Endpoint& self, ibv_srq* srq, size_t offset, size_t bytes, uint64_t id) {
+  ibv_sge sge = self.piece(offset, bytes);
+  ibv_recv_wr wr{id, nullptr, &sge, 1}, *bad = nullptr;
+  return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
 class XrcEnd {
  public:
   explicit XrcEnd(Endpoint& player, unsigned int access = kAllRights) : self(player), access_(access) {
@@ -102,24 +149,11 @@ class XrcEnd {
   XrcEnd(const XrcEnd&) = delete;
 
   int receive(size_t offset, size_t bytes, uint64_t id, ibv_srq* queue = nullptr) {
-    ibv_sge sge = self.piece(offset, bytes);
-    ibv_recv_wr wr{id, nullptr, &sge, 1}, *bad = nullptr;
-    return ibv_post_srq_recv(queue != nullptr ? queue : srq, &wr, &bad);
+    return receive_shared(self, queue != nullptr ? queue : srq, offset, bytes, id);
   }
-
-  /// One request with `bytes` of the buffer at `offset`, for a queue of the other player; `build` begins it.
   template <class Build>
   int post(uint64_t id, uint32_t queue, Build&& build, size_t bytes, size_t offset = 0) {
-    ibv_qp_ex* ex = ibv_qp_to_qp_ex(sender);
-    ibv_wr_start(ex);
-    ex->wr_id = id;
-    ex->wr_flags = IBV_SEND_SIGNALED;
-    build(ex);
-    ibv_wr_set_xrc_srqn(ex, queue);
-    if (bytes != 0)
-      ibv_wr_set_sge(ex, self.mr->lkey, reinterpret_cast<uint64_t>(self.buffer.data() + offset),
-                     static_cast<uint32_t>(bytes));
-    return ibv_wr_complete(ex);
+    return post_xrc(self, sender, id, queue, build, bytes, offset);
   }
 
   struct Told {
@@ -143,31 +177,10 @@ class XrcEnd {
     EXPECT_EQ(self.post(self.request(IBV_WR_RDMA_READ, sizeof peer, kTold), kHeard), 0);
     EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
     std::memcpy(&peer, &self.buffer[kHeard], sizeof peer);
-    connect(receiver, static_cast<uint32_t>(peer.sender));
-    connect(sender, static_cast<uint32_t>(peer.receiver));
+    connect_xrc(receiver, static_cast<uint32_t>(peer.sender), self.peer, access_);
+    connect_xrc(sender, static_cast<uint32_t>(peer.receiver), self.peer, access_);
     self.barrier();
   }
-  void connect(ibv_qp* qp, uint32_t other) {
-    ibv_qp_attr attr{};
-    attr.port_num = 1;
-    attr.qp_access_flags = access_;
-    attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = other;
-    attr.rq_psn = 0xfffff0;  // they wrap around soon
-    attr.sq_psn = 0xfffff0;
-    attr.max_dest_rd_atomic = attr.max_rd_atomic = 4;
-    attr.min_rnr_timer = 1;
-    attr.timeout = 14;
-    attr.retry_cnt = attr.rnr_retry = 7;
-    attr.ah_attr = test::address_of(self.peer.gid, self.peer.lid);
-    attr.qp_state = IBV_QPS_INIT;
-    EXPECT_EQ(ibv_modify_qp(qp, &attr, kToInit), 0);
-    attr.qp_state = IBV_QPS_RTR;
-    EXPECT_EQ(ibv_modify_qp(qp, &attr, kToRtr), 0);
-    attr.qp_state = IBV_QPS_RTS;
-    EXPECT_EQ(ibv_modify_qp(qp, &attr, kToRts), 0);
-  }
-
   const unsigned int access_;
 };
 

@@ -40,7 +40,7 @@ enum class Operation : uint8_t {
   kReadResponse,  ///< also to kAtomicWrite and kFlush, without payload then
   kAtomicResponse,
   kAck,         ///< positive, RNR or negative: see `syndrome`
-  kDisconnect,  ///< a DC initiator ends its connection; not answered
+  kDisconnect,  ///< a DC initiator ends its connection, or whoever passes requests on; not answered
   kCongestion,  ///< to a requester, from a wire: the way to its peer is congested; not answered
 };
 
@@ -64,11 +64,13 @@ enum SegmentFlag : uint16_t {
   kPlaced = 1 << 6,      ///< the payload was already put in place by direct access; `length` counts it
   kAcknowledges =
       1 << 7,  ///< a request that also acknowledges: `ack_psn` (not together with immediate data or a key)
-  kOpens = 1 << 8,      ///< transport kDc: nothing of this connection is outstanding before `base_psn`
+  kOpens = 1 << 8,      ///< transport kDc, and kRelayed: nothing of this connection is outstanding before
+                        ///< `base_psn`
   kCongested = 1 << 9,  ///< came over a wire that was congested (ECN): the sender should be told
   kPassedOn = 1 << 10,  ///< a packet from a wire that came to the wrong process of this host first
   kFrame = 1 << 11,  ///< the payload is an Ethernet frame, for whoever has a rule for it; with transport kUd
   kAddressed = 1 << 12,  ///< its GIDs and the rest of its address are set, for who captures packets
+  kRelayed = 1 << 13,    ///< transport kXrc: passed on to the process of the shared receive queue
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.

@@ -108,7 +108,9 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
     return false;
   s.operation = static_cast<Operation>(operation);
   s.transport = static_cast<Transport>(transport);
-  if (s.operation == Operation::kDisconnect && s.transport != Transport::kDc) return false;
+  if (s.operation == Operation::kDisconnect && s.transport != Transport::kDc &&
+      s.transport != Transport::kXrc)
+    return false;
   const uint8_t needed = needed_form(s.operation, s.transport);
   if ((header.form & needed) != needed) return false;
   s.flags = header.flags;
