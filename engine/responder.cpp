@@ -97,7 +97,7 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
   }
   if (is_wire_) [[unlikely]]
     address_back(reply);
-  else if (!dynamic_ && engine_.fabric().captured()) [[unlikely]]
+  else if (!dynamic_ && !is_guest_ && engine_.fabric().captured()) [[unlikely]]
     qp_.address(reply);
   return reply;
 }

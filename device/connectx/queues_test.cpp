@@ -47,7 +47,7 @@ struct Queues : ::testing::Test {
     return spec;
   }();
   CompletionRing completions{cq_spec, face, events, [this] { overruns++; }};
-  SendRing send{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRc, completions, 7};
+  SendRing send{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRc, &completions, 7};
   engine::SendWork work;
   uint32_t next = 0;
   const char* reason = nullptr;
@@ -106,7 +106,7 @@ struct CompressedRing {
 };
 
 TEST_F(Queues, WhatStaysAtADcInitiatorNamesNoTarget) {
-  SendRing initiator{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kDci, completions, 7};
+  SendRing initiator{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kDci, &completions, 7};
   initiator.set_qpn(kQpn);
   doorbell[1] = Be32(1).raw();
   const struct {
@@ -133,8 +133,54 @@ TEST_F(Queues, WhatStaysAtADcInitiatorNamesNoTarget) {
   EXPECT_EQ(initiator.fetch(0, work, next, reason), Fetch::kBad) << "without its target's address";
 }
 
+TEST_F(Queues, RequestsOfAnXrcSenderNameASharedQueueFirst) {
+  SendRing sender{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kXrcSend, &completions, 7};
+  sender.set_qpn(kQpn);
+  doorbell[1] = Be32(1).raw();
+  const auto fetched = [&](uint8_t opcode, uint32_t units) {
+    control(0, opcode, units);
+    work = {};
+    return sender.fetch(0, work, next, reason);
+  };
+  put(16, XrcSegment{0xff123456u, {}});
+  put(32, RemoteSegment{0x1000u, 0x500u, 0});
+  put(48, DataSegment{8u, 0x600u, 0x2000u});
+  ASSERT_EQ(fetched(kOpWrite, 4), Fetch::kWork) << reason;
+  EXPECT_EQ(work.destination.srqn, 0x123456u);
+  EXPECT_EQ(work.remote_address, 0x1000u);
+  ASSERT_EQ(work.sge_count, 1u);
+  EXPECT_EQ(work.sges[0].lkey, 0x600u);
+  EXPECT_EQ(fetched(kOpSend, 1), Fetch::kBad) << "without the queue";
+  ASSERT_EQ(fetched(kOpNop, 1), Fetch::kWork) << "which what stays here does not need";
+}
+
+TEST_F(Queues, FlushesAndAtomicWrites) {
+  put(16, FlushSegment{0x1122334455667788u, 0x500u, 0x12345u});
+  control(0, kOpFlush, 2);
+  ASSERT_EQ(fetch(0, 1), Fetch::kWork) << reason;
+  EXPECT_EQ(work.opcode, engine::Opcode::kFlush);
+  EXPECT_EQ(work.remote_address, 0x1122334455667788u);
+  EXPECT_EQ(work.rkey, 0x500u);
+  EXPECT_EQ(work.reach, 0x12345u);
+  EXPECT_EQ(work.immediate, 0x44u) << "the low byte of the immediate";
+  EXPECT_EQ(work.sge_count, 0u);
+  control(0, kOpFlush, 1);
+  EXPECT_EQ(fetch(0, 1), Fetch::kBad);
+  put(32, DataSegment{8u, 0x600u, 0x2000u});
+  control(0, kOpFlush, 3);
+  EXPECT_EQ(fetch(0, 1), Fetch::kBad) << "it has no data";
+  control(0, kOpAtomicWrite, 3);
+  ASSERT_EQ(fetch(0, 1), Fetch::kWork) << reason;
+  EXPECT_EQ(work.opcode, engine::Opcode::kAtomicWrite);
+  EXPECT_EQ(work.remote_address, 0x1122334455667788u);
+  ASSERT_EQ(work.sge_count, 1u);
+  EXPECT_EQ(work.sges[0].length, 8u);
+  send.complete({0, engine::Opcode::kAtomicWrite, engine::Status::kSuccess, 8, true});
+  EXPECT_EQ(cqe(0).opcode_qpn, static_cast<uint32_t>(kOpAtomicWrite) << 24 | kQpn);
+}
+
 TEST_F(Queues, FramesBeginInTheirEthernetSegment) {
-  SendRing frames{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRaw, completions, 7};
+  SendRing frames{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRaw, &completions, 7};
   frames.set_qpn(kQpn);
   doorbell[1] = Be32(4).raw();
   const auto fetched = [&](uint32_t index, uint16_t in_line, uint32_t units) {
@@ -244,7 +290,7 @@ TEST_F(Queues, DecodesAWriteWithZeroMeaningTwoGib) {
 }
 
 TEST_F(Queues, DecodesAddresses) {
-  SendRing datagrams{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kUd, completions, 7};
+  SendRing datagrams{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kUd, &completions, 7};
   datagrams.set_qpn(kQpn);
   control(0, kOpSend, 4);
   DatagramSegment address{};
@@ -294,7 +340,7 @@ TEST_F(Queues, RefusesMalformedEntries) {
 
 TEST_F(Queues, GarbageNeverLeavesTheQueue) {
   std::mt19937_64 random(1);
-  SendRing frames{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRaw, completions, 7};
+  SendRing frames{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRaw, &completions, 7};
   frames.set_qpn(kQpn);
   const auto first = reinterpret_cast<uint64_t>(send_bytes.data());
   for (int i = 0; i < 200000; i++) {

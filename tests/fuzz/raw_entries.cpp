@@ -24,9 +24,10 @@ constexpr uint8_t kOpcodes[] = {connectx::kOpSend,  connectx::kOpSendImmediate, 
                                 connectx::kOpRead,  connectx::kOpCompareSwap,    connectx::kOpFetchAdd};
 
 /// All others that a ConnectX knows: large sends, waits, masked atomics, signatures, dumps, tag matching,
-/// flow tables. Whatever becomes of them, what follows their control segment may be anything.
-constexpr uint8_t kRare[] = {0x0e, 0x0f, 0x13, 0x14, 0x15, 0x18, 0x19, 0x1b, 0x1c, 0x1d, 0x1e,
-                             0x1f, 0x21, 0x22, 0x23, 0x24, 0x26, 0x28, 0x2a, 0x2c, 0x2d};
+/// flow tables; and the two that it does not. Whatever becomes of them, what follows their control segment
+/// may be anything.
+constexpr uint8_t kRare[] = {0x0e, 0x0f, 0x13, 0x14, 0x15, 0x18, 0x19, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
+                             0x21, 0x22, 0x23, 0x24, 0x26, 0x28, 0x2a, 0x2c, 0x2d, 0x38, 0x39};
 
 uint32_t offered(hw::QpType type) {
   return type == hw::QpType::kUd ? 3 : type == hw::QpType::kUc ? 8 : sizeof kOpcodes;
