@@ -188,10 +188,8 @@ Expected<QpObject*> ConnectxHca::make_qp(uint16_t uid, const hw::QpSpec& spec, h
     wanted.xrc_domain = *domain;
   }
   Expected<engine::QueuePair*> made = engine_.create_queue_pair(wanted);
-  if (!made) {
-    if (xrc_receiver) let_go_of_xrcd(spec.xrcd);
-    return made.error();
-  }
+  if (!made && xrc_receiver) let_go_of_xrcd(spec.xrcd);
+  if (!made) return made.error();
   qp->queue_pair = *made;
   qp->number = (*made)->number();
   qp->send.set_qpn(qp->number);

@@ -128,20 +128,7 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
                              SendWork& work) const {
   uint32_t unit = 1;
   const auto opcode = static_cast<WqeOpcode>(control.index_opcode & 0xff);
-  if (has_address(opcode)) {
-    uint32_t size = 0;
-    if (const char* why = decode_address(index, units - unit, work, size)) return why;
-    unit += size;
-  }
-  if (type_ == hw::QpType::kRaw && opcode == kOpSend) {
-    uint32_t size = 0;
-    if (const char* why = decode_frame(index, units - unit, work, size)) return why;
-    unit += size;
-  }
-  if (type_ == hw::QpType::kXrcSend && !stays(opcode)) {
-    if (units == unit) return kTooShort;
-    work.destination.srqn = read<XrcSegment>(index, unit++).srqn & 0xffffff;
-  }
+  if (const char* why = decode_way(index, opcode, units, work, unit)) return why;
   work.immediate = control.immediate.raw();
   bool remote = false, atomic = false;
   switch (opcode) {
@@ -202,6 +189,25 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     work.compare = segment.compare;
   }
   return decode_data(index, unit, units, work);
+}
+
+// What says where a message goes, between the control segment and what the message does.
+const char* SendRing::decode_way(uint32_t index, WqeOpcode opcode, uint32_t units, SendWork& work,
+                                 uint32_t& unit) const {
+  uint32_t size = 0;
+  if (has_address(opcode)) {
+    if (const char* why = decode_address(index, units - unit, work, size)) return why;
+    unit += size;
+  }
+  if (type_ == hw::QpType::kRaw && opcode == kOpSend) {
+    if (const char* why = decode_frame(index, units - unit, work, size)) return why;
+    unit += size;
+  }
+  if (type_ == hw::QpType::kXrcSend && !stays(opcode)) {
+    if (units == unit) return kTooShort;
+    work.destination.srqn = read<XrcSegment>(index, unit++).srqn & 0xffffff;
+  }
+  return nullptr;
 }
 
 const char* SendRing::decode_flush(uint32_t index, uint32_t unit, uint32_t units,

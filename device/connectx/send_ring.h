@@ -51,6 +51,8 @@ class SendRing final : public engine::SendQueue {
   uint32_t waiting(uint32_t index) const;
   const char* decode(uint32_t index, uint32_t units, const ControlSegment& control,
                      engine::SendWork& work) const;
+  const char* decode_way(uint32_t index, WqeOpcode opcode, uint32_t units, engine::SendWork& work,
+                         uint32_t& unit) const;
   const char* decode_flush(uint32_t index, uint32_t unit, uint32_t units, const ControlSegment& control,
                            engine::SendWork& work) const;
   const char* decode_address(uint32_t index, uint32_t units, engine::SendWork& work, uint32_t& size) const;
