@@ -4,8 +4,11 @@
 // One end of a connection: plays its plan through an engine's queue pair, and checks from outside whatever
 // that queue pair tells it: against its own plan, against the peer's, and against the peer's memory.
 //
-//   RC, XRC   each message arrives once, in order, intact; or it is the first to fail, for a reason that
-//   there was UC   each arrives at most once, in order, intact UD   what arrives was sent, and is intact
+//   RC, XRC  each message arrives once, in order, intact; or it is the first to fail, for a reason there was
+//
+//   UC       each arrives at most once, in order, intact
+//
+//   UD       what arrives was sent, and is intact
 //
 // A completion of a message says that the peer has it: that is true at that moment.
 
