@@ -112,8 +112,9 @@ Expected<int> reach_agent() {
 
 Outcome ask_agent(int socket, Request request, Answer& answer, int* files, int& count) {
   request.version = kVersion;
+  const bool sent = send_record(socket, &request, sizeof request, files, count);
   count = 0;
-  if (!send_record(socket, &request, sizeof request, nullptr, 0)) return Error{EAGAIN, "the agent is away"};
+  if (!sent) return Error{EAGAIN, "the agent is away"};
   const Received got = receive_record(socket, &answer, sizeof answer, files, count);
   if (got == Received::kMalformed) return Error{EPROTO, "an agent of another version runs"};
   if (got == Received::kTruncated) return Error{EMFILE, kTooManyFiles};
@@ -510,6 +511,16 @@ Expected<int> AgentClient::open_wire() {
   if (reply->count != 1) return Error{EPROTO, "the agent sent no socket"};
   if (wire_ >= 0) close(wire_);
   wire_ = fcntl(reply->files[0], F_DUPFD_CLOEXEC, 0);
+  reply->count = 0;  // theirs now
+  return reply->files[0];
+}
+
+Expected<int> AgentClient::open_capture() {
+  Request request{};
+  request.ask = Ask::kCaptureFile;
+  Expected<Reply> reply = ask(request);
+  if (!reply) return reply.error();
+  if (reply->count != 1) return Error{EPROTO, "the agent sent no capture"};
   reply->count = 0;  // theirs now
   return reply->files[0];
 }

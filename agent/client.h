@@ -73,6 +73,7 @@ class AgentClient final : public wire::Neighborhood {
   Expected<int> open_wire() override;
   uint32_t interface_of(const Gid& gid) const override;
   uint32_t interfaces(uint32_t* indices, uint32_t max) const override;
+  Expected<int> open_capture() override;
   wire::tap::Board* board() const override { return board_.load(std::memory_order_acquire); }
 
  private:
@@ -128,6 +129,7 @@ Expected<int> reach_agent();
 
 /// One question over such a socket. The descriptors belong to the caller, whatever is returned. Errors: what
 /// the agent says; EAGAIN it does not answer; EPROTO it is of another version.
+/// `count` is of the descriptors that go with the question first, then of those that come with the answer.
 Outcome ask_agent(int socket, Request request, Answer& answer, int* files, int& count);
 
 }  // namespace verbatim::agent

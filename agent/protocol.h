@@ -33,6 +33,8 @@ enum class Ask : uint32_t {
   kListRules,  ///< the rule after number `index`; answers with its number in `slot`, counts in `matched` and
                ///< `picked`
   kRemoveRules,  ///< the one with number `index`, 0: all
+  kCapture,      ///< with a descriptor, memory to write captured packets to: as long as this connection lasts
+  kCaptureFile,  ///< the same memory, for who has joined
   kReturnRules,  ///< with a descriptor: the board of rules of the agent before
   /// The XRC domain of a file (XrcWish in `program`): its identity is the answer's generation. With
   /// `generation`: take mine back, which had that identity.

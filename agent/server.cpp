@@ -135,6 +135,7 @@ Outcome Server::prepare() {
   ports_ = std::make_unique<WirePorts>(name_, *directory_, [this](int wire) { connections_->receive(wire); });
   if (Outcome ready = rules_.prepare(); !ready) return ready;
   tap_.follow(rules_.board());
+  captures_ = std::make_unique<CaptureService>(rules_.board(), tap_);
   next_client_ = kFirstClient;
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   netlink_ = open_netlink();
@@ -291,6 +292,7 @@ void Server::drop(uint64_t id) {
   Client client = clients_[id];
   clients_.erase(id);
   if (client.connections != 0) connections_->close_client(client.connections);
+  if (captures_->end(id)) notify({Event::kTapsChanged, 0, 0});
   close_files(&client.socket, 1);
   close_files(&client.process, 1);
   if (client.slot != 0) {
@@ -330,6 +332,12 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
     return done();
   }
   if (request.ask == Ask::kConnectionManager) return become_control_connection(client);
+  if (request.ask == Ask::kCapture) return capture(client, attached);
+  if (request.ask == Ask::kCaptureFile && captures_->file() < 0) return refusal({ENOENT, "no capture runs"});
+  if (request.ask == Ask::kCaptureFile) {
+    attached.reply[attached.reply_count++] = captures_->file();
+    return done();
+  }
   if (RuleService::serves(request.ask)) return change_rules(client, request, attached);
   if (client.slot == 0) return refusal({EPERM, "the process has not joined"});
   if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
@@ -373,6 +381,14 @@ Answer Server::join(Client& client, const Request& request, Attached& attached) 
   attached.reply[attached.reply_count++] = directory_file_;
   attached.reply[attached.reply_count++] = rules_.board_file();
   return reply;
+}
+
+Answer Server::capture(const Client& client, Attached& attached) {
+  if (attached.count != 1) return refusal({EINVAL, "a capture takes a memory file"});
+  attached.count = 0;  // it is theirs now
+  if (Outcome begun = captures_->begin(client.id, attached.files[0]); !begun) return refusal(begun.error());
+  notify({Event::kTapsChanged, 0, 0});
+  return done();
 }
 
 Answer Server::change_rules(const Client& client, const Request& request, const Attached& attached) {

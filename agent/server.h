@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agent/capture_service.h"
 #include "agent/connection_service.h"
 #include "agent/history.h"
 #include "agent/protocol.h"
@@ -67,6 +68,7 @@ class Server {
   Answer introduce(const Request& request, Attached& attached);
   Answer wire(Client& client, const Request& request, Attached& attached);
   Outcome open_own_wire();
+  Answer capture(const Client& client, Attached& attached);
   Answer change_rules(const Client& client, const Request& request, const Attached& attached);
   void watch_wire();
   Answer open_xrc_domain(const Client& client, const Request& request);
@@ -96,6 +98,7 @@ class Server {
   SystemClock clock_;
   wire::tap::Switch active_;
   wire::tap::Tap tap_{active_, clock_};
+  std::unique_ptr<CaptureService> captures_;
   std::unique_ptr<ConnectionService> connections_;
 };
 

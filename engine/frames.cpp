@@ -142,10 +142,11 @@ Requester::Step Requester::send_frame(Message& message) {
   std::stable_partition(ways, ways + count, [own = fabric.neighbor(qp_.number())](const wire::Channel* way) {
     return way != own;
   });
-  const Segment segment = frame_segment(qp_.number(), message.length);
+  Segment segment = frame_segment(qp_.number(), message.length);
   for (uint32_t i = 0; i < count; i++) {
     Segment unused;
     const uint32_t room = engine_.room_epoch();
+    if (i > 0) segment.flags |= wire::kRepeated;
     const SendResult result = ways[i]->send(segment, window.pieces, window.count, false, &unused);
     if (result == SendResult::kSourceFault)
       return fail(Status::kLocalProtection, "memory of the work request is not mapped");

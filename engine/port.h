@@ -17,6 +17,7 @@ namespace verbatim::engine {
 struct Port {
   uint16_t lid = 0;                ///< 0: the port is Ethernet
   Gid gid;                         ///< of an InfiniBand port
+  uint32_t device = 0;             ///< whose it is: a number of the process's
   std::atomic<bool> down = false;  ///< nothing is sent
 
   bool is_infiniband() const { return lid != 0; }

@@ -66,7 +66,8 @@ struct alignas(64) PublishedQp {
   std::atomic<uint32_t> max_dest_rd_atomic;
   std::atomic<uint32_t>
       expected_psn;  ///< received in order up to here: what a peer finds when the owner has died
-  std::atomic<uint32_t> min_rnr_timer;  ///< code
+  std::atomic<uint16_t> min_rnr_timer;  ///< code
+  std::atomic<uint16_t> device;         ///< which one of its process's it belongs to
   std::atomic<uint64_t> access_key;     ///< of a DC target
   // counters
   std::atomic<uint64_t> send_messages, send_bytes, receive_messages, receive_bytes;

@@ -25,6 +25,7 @@ QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number,
   published_.transport.store(static_cast<uint8_t>(spec.type), std::memory_order_relaxed);
   published_.domain.store(spec.domain, std::memory_order_relaxed);
   published_.lid.store(spec.port->lid, std::memory_order_relaxed);
+  published_.device.store(static_cast<uint16_t>(spec.port->device), std::memory_order_relaxed);
   published_.access_key.store(spec.access_key, std::memory_order_relaxed);
   published_.xrc_domain.store(spec.xrc_domain, std::memory_order_relaxed);
   for (auto* counter :

@@ -52,8 +52,11 @@ Requester::Step Requester::send_datagram(Message& message) {
     count = port.down ? 0 : engine_.fabric().multicast(to.gid, ways, kMulticastFanout);
   else if ((ways[0] = way_of_datagram(engine_.fabric(), port, {to.gid, to.lid, to.qpn})))
     count = 1;
+  const bool on_wire = count > 1 && ways[count - 1]->is_wire();
   for (uint32_t i = 0; i < count; i++) {
     Segment unused;
+    if (count > 1 && (on_wire ? !ways[i]->is_wire() : i > 0)) segment.flags |= wire::kRepeated;
+    if (ways[i]->is_wire()) segment.flags &= static_cast<uint16_t>(~wire::kRepeated);
     const uint32_t room = engine_.room_epoch();
     const SendResult result = ways[i]->send(segment, pieces, piece_count, false, &unused);
     if (result == SendResult::kSourceFault)

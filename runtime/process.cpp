@@ -57,6 +57,10 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   DoorbellWatch& doorbells() { return doorbells_; }
   StandIn& stand_in() { return *stand_in_; }
   void add(hw::Hca& hca);
+  /// Who captures packets knows it by this name.
+  void name_device(uint32_t number, const std::string& name) {
+    wires_->tap().recorder().name_device(number, name);
+  }
   void remove(hw::Hca& hca);
   void after_fork_child();
 
@@ -138,6 +142,10 @@ Expected<std::unique_ptr<Process>> Process::start() {
     made->wires_->tap().add_own(*rules);
   made->wires_->udp().on_call([process = made.get()] { process->wake_engine_thread(); });
   made->engine_ = std::make_unique<engine::Engine>(*made->wires_, *made, made->clock_);
+  made->wires_->tap().on_device_of([process = made.get()](uint32_t qpn) {
+    const engine::PublishedQp* qp = find_published(process->engine_->published(), qpn);
+    return qp ? qp->device.load(std::memory_order_relaxed) : 0;
+  });
   made->engine_->explain_aloud(wants_explanations_aloud());
   engine::PublishedHeader& header = made->engine_->published().header;
   header.pid = static_cast<uint32_t>(getpid());
@@ -227,6 +235,7 @@ connectx::Identity identity_of(const DeviceEntry& device, const connectx::Crypto
   connectx::Identity identity;
   identity.name = device.name;
   identity.node_guid = device.guid;
+  identity.device = device.index;
   if (device.data_direct) identity.data_direct_path = agent::data_direct_path(device.index);
   if (device.lag) identity.lag_ports = 2;
   if (device.infiniband) {
@@ -246,6 +255,7 @@ class OpenConnectx final : public OpenDevice {
         device_(device.index),
         hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink, identity_of(device, crypto))) {
     process_.add(*hca_);
+    process_.name_device(device.index, device.name);
     process_.engine().published().header.objects[0].fetch_add(1);
   }
   ~OpenConnectx() override;

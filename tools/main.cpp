@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "tools/capture/command.h"
 #include "tools/commands.h"
 #include "tools/doctor/command.h"
 #include "tools/inject_options.h"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   explain_command->add_flag("--json", json, "Print one JSON object a line");
   explain_command->add_flag("--follow", follow, "Go on with what comes");
   verbatim::doctor::Command doctor_command(app);
+  const verbatim::capture::Command capture(app);
   const InjectOptions inject(app);
   std::string shell;
   CLI::App* completion_command = app.add_subcommand("completion", "Print a completion script");
@@ -64,6 +66,7 @@ int main(int argc, char** argv) {
                      : explain_command->parsed() ? explain(json, follow)
                      : doctor_command.parsed()   ? doctor_command.run()
                      : inject.parsed()           ? inject.run()
+                     : capture.parsed()          ? capture.run()
                                                  : completion(shell);
   return std::fflush(stdout) == 0 ? result : 1;
 }

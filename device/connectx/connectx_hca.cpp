@@ -22,6 +22,7 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
   limits_.lag_ports = identity.lag_ports;
   port_.lid = identity.lid;
   port_.gid = identity.gid;
+  port_.device = identity.device;
   if (port_.is_infiniband())
     limits_.max_pkeys = engine::kSubnetPkeys;
   else

@@ -30,6 +30,7 @@ struct Identity {
   CryptoOptions crypto{};
   uint16_t lid = 0, sm_lid = 0;  ///< as hw::PortState
   Gid gid{};                     ///< of an InfiniBand port
+  uint32_t device = 0;           ///< as engine::Port
 };
 
 /// A soft ConnectX-7: decodes work queue entries of the real formats and runs them on the engine.

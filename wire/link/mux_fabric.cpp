@@ -24,6 +24,8 @@ MuxFabric::MuxFabric(shm::ShmFabric& shm, Neighborhood& neighborhood, const Cloc
       forced_(udp_is_wanted()),
       tap_(active_, clock),
       udp_(neighborhood, *this, tap_, clock) {
+  tap_.recorder().set_slot(shm_.slot());
+  shm_.pass_by(tap_);
   refresh_taps();
   shm_.on_passed_on([this](const Gid& host) -> Channel& { return udp_.sender(host); });
 }
@@ -37,6 +39,18 @@ Channel* MuxFabric::channel(const Gid& dest, uint32_t dest_qpn) {
 void MuxFabric::refresh_taps() {
   if (tap::Board* board = neighborhood_.board()) tap_.follow(*board);
   if (active_.injects()) (void)udp_.open();
+  refresh_capture();
+}
+
+// One at a time. While a file cannot be had, packets are not captured.
+void MuxFabric::refresh_capture() {
+  const tap::Board* board = neighborhood_.board();
+  const uint64_t wanted = board ? board->capture.load(std::memory_order_acquire) : 0;
+  tap::Recorder& recorder = tap_.recorder();
+  if (recorder.number() == wanted) return;
+  recorder.close();
+  if (wanted == 0) return;
+  if (const Expected<int> file = neighborhood_.open_capture(); file) (void)recorder.open(*file);
 }
 
 std::string MuxFabric::obstacle(const Gid& dest, uint32_t dest_qpn) {

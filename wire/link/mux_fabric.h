@@ -45,6 +45,7 @@ class MuxFabric final : public Fabric, private udp::Owners {
   bool is_own(uint32_t qpn) const override { return shm_.is_own_qpn(qpn); }
   Channel* other_owner(uint32_t qpn) override { return shm_.neighbor(qpn); }
   bool has_others() const;
+  void refresh_capture();
   bool is_forced() const { return forced_ || active_.injects(); }
   bool is_here(const Gid& host) const { return !is_forced() && neighborhood_.is_local(host); }
 

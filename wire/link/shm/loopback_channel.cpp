@@ -10,8 +10,19 @@ SendResult LoopbackChannel::send(const Segment& segment, const Piece* pieces, ui
                                  Segment* answer) {
   GatheredPayload payload(pieces, count);
   Segment unwanted;
-  return receiver_.on_segment(*this, segment, payload, answer ? answer : &unwanted) ? SendResult::kAnswered
-                                                                                    : SendResult::kNoAnswer;
+  if (!answer) answer = &unwanted;
+  const bool record = captured();
+  if (record && !segment.has(kRepeated)) [[unlikely]]
+    tap_->record(segment, pieces, count);
+  if (!receiver_.on_segment(*this, segment, payload, answer)) return SendResult::kNoAnswer;
+  // The answer to a read has no bytes here: the requester moves them, and notes it.
+  if (record && answer->operation != Operation::kReadResponse) [[unlikely]]
+    tap_->record(*answer, nullptr, 0);
+  return SendResult::kAnswered;
+}
+
+void LoopbackChannel::note_answer(const Segment& answer, const Piece* pieces, uint32_t count) {
+  if (captured()) tap_->record(answer, pieces, count);
 }
 
 uint32_t LoopbackChannel::enter_access() {

@@ -46,6 +46,8 @@ class Neighborhood {
   /// What is shared of rules that damage packets; stays mapped for ever, but another may come. nullptr:
   /// nothing.
   virtual tap::Board* board() const { return nullptr; }
+  /// The memory of the capture that runs (wire/link/tap/capture_file.h); the caller's. ENOENT: none does.
+  virtual Expected<int> open_capture() { return Error{ENOENT, "nobody captures packets here"}; }
   /// The index of the interface that has this address, 0: none. Never blocks.
   virtual uint32_t interface_of(const Gid& gid) const {
     (void)gid;

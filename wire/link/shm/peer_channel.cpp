@@ -116,6 +116,8 @@ SendResult PeerChannel::send(const Segment& segment, const Piece* pieces, uint32
     at += pieces[i].length;
   }
   write_head(segment, form, static_cast<uint16_t>(slots), entry);
+  if (self_.captured()) [[unlikely]]
+    record(segment, pieces, count);
   writer_.publish(slots);
   if (segment.operation != Operation::kAck)
     self_.requests_sent->store(self_.requests_sent->load(std::memory_order_relaxed) + 1,
@@ -147,9 +149,16 @@ SendResult PeerChannel::send_pulled(const Segment& segment, uint8_t form, const 
     std::memcpy(entry + head + i * sizeof piece, &piece, sizeof piece);
   }
   write_head(segment, form | kPulled, static_cast<uint16_t>(slots), entry);
+  if (self_.captured()) [[unlikely]]
+    record(segment, pieces, count);
   writer_.publish(slots);
   pushed();
   return SendResult::kAccepted;
+}
+
+// Before the peer sees it: its answer comes later.
+void PeerChannel::record(const Segment& segment, const Piece* pieces, uint32_t count) const {
+  if (!segment.has(kPassedOn) && !segment.has(kRepeated)) self_.tap->record(segment, pieces, count);
 }
 
 // The stamp must be visible before the attention word is read, or a receiver that falls asleep between the
@@ -176,7 +185,7 @@ bool PeerChannel::room_again() {
 }
 
 const std::byte* PeerChannel::published() const {
-  return cross_memory() && !dead() ? published_.data() + kPage : nullptr;
+  return cross_memory() && !dead() && !self_.captured() ? published_.data() + kPage : nullptr;
 }
 
 // Counted under the parity that is current after the count: wait_for_peers flips it twice and waits for the

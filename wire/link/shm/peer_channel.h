@@ -9,6 +9,7 @@
 #include "wire/link/channel.h"
 #include "wire/link/shm/ring.h"
 #include "wire/link/shm/shared_file.h"
+#include "wire/link/tap/tap.h"
 
 namespace verbatim::wire::shm {
 
@@ -19,6 +20,9 @@ struct Self {
   bool cross_memory = true;                        ///< wanted at all
   std::atomic<uint32_t>* busy_channels = nullptr;  ///< how many channels wait for room
   std::atomic<uint32_t>* requests_sent = nullptr;  ///< counts each request that is sent
+  tap::Tap* tap = nullptr;                         ///< for who captures packets
+
+  bool captured() const { return tap && tap->captures(); }
 };
 
 /// The way to another process of this host.
@@ -92,6 +96,7 @@ class PeerChannel final : public Channel {
   }
   std::byte* reserve(uint32_t slots);
   SendResult send_pulled(const Segment& segment, uint8_t form, const Piece* pieces, uint32_t count);
+  void record(const Segment& segment, const Piece* pieces, uint32_t count) const;
   void pushed();
   bool cross(bool write, uint64_t remote, const Piece* pieces, uint32_t count);
 

@@ -66,7 +66,7 @@ PeerHandles ShmFabric::handles() const {
 
 void ShmFabric::attach(Neighborhood& neighborhood, uint32_t slot, uint64_t generation) {
   neighborhood_ = &neighborhood;
-  self_ = {slot, generation, cross_memory_wanted(), &busy_channels_, &requests_sent_};
+  self_ = {slot, generation, cross_memory_wanted(), &busy_channels_, &requests_sent_, nullptr};
   prefix().slot = slot;
   prefix().generation = generation;
   add_own_slot(slot);
@@ -77,7 +77,7 @@ bool ShmFabric::wakes_are_certain() const {
 }
 
 void ShmFabric::set_receiver(Receiver& receiver) {
-  loopback_ = std::make_unique<LoopbackChannel>(receiver, published(), prefix(), own_access_);
+  loopback_ = std::make_unique<LoopbackChannel>(receiver, published(), prefix(), own_access_, self_.tap);
 }
 
 void ShmFabric::add_own_slot(uint32_t slot) { own_slots_[slot / 64].fetch_or(1ull << (slot % 64)); }

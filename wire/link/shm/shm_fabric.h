@@ -14,6 +14,7 @@
 #include "wire/link/shm/loopback_channel.h"
 #include "wire/link/shm/neighborhood.h"
 #include "wire/link/shm/peer_channel.h"
+#include "wire/link/tap/tap.h"
 
 namespace verbatim::wire::shm {
 
@@ -38,6 +39,9 @@ class ShmFabric final : public Fabric {
   /// Numbers of a further slot belong to this process as well.
   void add_own_slot(uint32_t slot);
   bool is_own_qpn(uint32_t qpn) const { return is_own(qpn >> 14 & (kSlotsMax - 1)); }
+  uint32_t slot() const { return self_.slot; }
+  /// What is sent passes this by for who captures packets. Before any other use.
+  void pass_by(tap::Tap& tap) { self_.tap = &tap; }
   /// Whose the packets of other hosts are that other processes pass on (kPassedOn).
   void on_passed_on(std::function<Channel&(const Gid&)> sender) { passed_on_ = std::move(sender); }
   // poll, peer_gone and sweep deliver arrivals: their callers exclude each other.

@@ -33,6 +33,7 @@ struct Board {
     Rule rule;
     std::atomic<uint64_t> matched, picked;
   } rules[kRulesMax];
+  std::atomic<uint64_t> capture;  ///< the number of the one that runs; 0: none
   /// VERBATIM_INJECT as the agent found it: processes that have the same don't apply it once more.
   char environment[512];
   uint32_t environment_rules;  ///< up to that number they come from there

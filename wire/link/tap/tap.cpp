@@ -71,8 +71,12 @@ void damage(std::span<uint8_t> datagram, const roce::Envelope& envelope, uint64_
 
 HeldDatagram HeldDatagram::of(int socket, const msghdr& message) {
   const iovec& bytes = message.msg_iov[0];
-  return {socket, copy_of(message.msg_name, message.msg_namelen),
-          copy_of(message.msg_control, message.msg_controllen), copy_of(bytes.iov_base, bytes.iov_len)};
+  return {socket,
+          copy_of(message.msg_name, message.msg_namelen),
+          copy_of(message.msg_control, message.msg_controllen),
+          copy_of(bytes.iov_base, bytes.iov_len),
+          {},
+          kAnyQpn};
 }
 
 void HeldDatagram::send() const {
@@ -139,6 +143,33 @@ Fate Tap::fate(const PacketFacts& packet) {
   return fate;
 }
 
+void Tap::record_sent(const Travel& travel, std::span<const uint8_t> datagrams, size_t packet_bytes,
+                      uint32_t source_qpn, uint64_t time_ns) {
+  Travel each = travel;
+  const uint32_t device = device_of(source_qpn);
+  for (size_t at = 0; at < datagrams.size(); at += packet_bytes) {
+    const auto datagram = datagrams.subspan(at, std::min(packet_bytes, datagrams.size() - at));
+    recorder_.record(each, datagram, Direction::kOut, source_qpn, device, time_ns);
+    each.envelope.identification++;
+  }
+}
+
+// The receiver of a UDP socket is not shown the IP identification; the ICRC tells it.
+void Tap::record_arrived(const Travel& travel, std::span<const uint8_t> datagram) {
+  Travel known = travel;
+  const roce::IcrcCheck check = roce::check_icrc(travel.envelope, datagram, false);
+  if (check.right && travel.envelope.is_ipv4()) {
+    known.envelope.identification = check.identification;
+    known.envelope.dont_fragment = check.dont_fragment;
+  }
+  const uint32_t device = device_of(facts_of(datagram, Direction::kIn).dest_qpn);
+  recorder_.record(known, datagram, Direction::kIn, kAnyQpn, device, recorder_.now_ns());
+}
+
+void Tap::record(const Segment& segment, const Piece* pieces, uint32_t count) {
+  recorder_.record(segment, pieces, count, device_of(segment.src_qpn));
+}
+
 void Tap::hold(HeldDatagram datagram, const Fate& fate) {
   if (datagram.bytes.size() > kBytesMax) return;
   {
@@ -164,7 +195,11 @@ void Tap::release() {
 
 // With the lock held.
 void Tap::send_due(uint64_t now_ns) {
-  for (const HeldDatagram& each : held_.take_due(now_ns)) each.send();
+  for (const HeldDatagram& each : held_.take_due(now_ns)) {
+    if (captures())
+      record_sent(each.travel, each.bytes, each.bytes.size(), each.source_qpn, recorder_.now_ns());
+    each.send();
+  }
   next_ns_.store(held_.next_ns(), std::memory_order_relaxed);
 }
 

@@ -2,8 +2,13 @@
 #pragma once
 
 // What stands between the packets of a process and its sockets when somebody wants that: rules that damage
-// them. Rules see a packet as it would be on the wire, ICRC included: on its way out last of all, on its way
-// in first.
+// them, and a recorder for who captures them.
+//
+//   out:  engine -> packets with ICRC -> rules -> recorder -> socket
+//   in:   socket -> recorder -> rules -> check of the ICRC -> engine
+//
+// So a capture shows what is on the wire: of what rules do to what is sent, the result; of what rules do to
+// what comes in, nothing.
 
 #include <sys/socket.h>
 
@@ -20,6 +25,7 @@
 #include "wire/format/icrc.h"
 #include "wire/link/tap/board.h"
 #include "wire/link/tap/delayed.h"
+#include "wire/link/tap/recorder.h"
 
 namespace verbatim::wire::tap {
 
@@ -39,6 +45,8 @@ void damage(std::span<uint8_t> datagram, const roce::Envelope& envelope, uint64_
 struct HeldDatagram {
   int socket = -1;
   std::vector<uint8_t> address, control, bytes;
+  Travel travel;
+  uint32_t source_qpn = kAnyQpn;
 
   static HeldDatagram of(int socket, const msghdr& message);
   void send() const;
@@ -48,9 +56,10 @@ struct HeldDatagram {
 class Tap {
  public:
   /// `active` says for everybody whether there is anything to ask for here.
-  Tap(Switch& active, const Clock& clock) : active_(active), clock_(clock) {}
+  Tap(Switch& active, const Clock& clock) : active_(active), clock_(clock), recorder_(clock) {}
 
   bool injects() const { return active_.injects(); }
+  bool captures() const { return active_.captures(); }
 
   /// The agent's board, which stays mapped for ever; a later one replaces it.
   void follow(Board& board);
@@ -58,6 +67,18 @@ class Tap {
   void add_own(const std::vector<Rule>& rules);
 
   Fate fate(const PacketFacts& packet);
+
+  // --- captures ---
+  Recorder& recorder() { return recorder_; }
+  /// How to find the device of a queue pair of this process: its number in the recorder's list.
+  void on_device_of(std::function<uint32_t(uint32_t qpn)> find) { device_of_ = std::move(find); }
+  /// Packets of one flow that are sent, each of `packet_bytes` but for the last, which may be shorter.
+  /// `time_ns`: when the sending began.
+  void record_sent(const Travel& travel, std::span<const uint8_t> datagrams, size_t packet_bytes,
+                   uint32_t source_qpn, uint64_t time_ns);
+  void record_arrived(const Travel& travel, std::span<const uint8_t> datagram);
+  /// A segment that goes from this host to itself another way.
+  void record(const Segment& segment, const Piece* pieces, uint32_t count);
 
   // --- datagrams on their way out that are held back ---
   /// How to make somebody call `release` in time.
@@ -80,6 +101,7 @@ class Tap {
     std::vector<Rule> rules;
   };
   static void refresh(Source& source);
+  uint32_t device_of(uint32_t qpn) const { return device_of_ ? device_of_(qpn) : 0; }
   void send_due(uint64_t now_ns);
 
   Switch& active_;
@@ -87,6 +109,9 @@ class Tap {
   SpinLock rules_lock_;
   std::vector<Source> sources_;  ///< the agent's, if there is one, and this process's own
   std::unique_ptr<Board> own_;
+
+  Recorder recorder_;
+  std::function<uint32_t(uint32_t)> device_of_;
 
   std::function<void()> call_;
   std::mutex held_lock_;

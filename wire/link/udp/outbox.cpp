@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/fault_copy.h"
 #include "wire/link/udp/port_socket.h"
@@ -94,6 +95,7 @@ SendResult Outbox::send(const Way& way, const Segment& segment, const Piece* pie
   if (packets.obstacle()) return SendResult::kUnreachable;
   take(way);
   injects_ = way.tap && way.tap->injects();
+  captures_ = way.tap && way.tap->captures();
   segments = segments && !injects_;
   source_qpn_ = segment.src_qpn;
   const uint32_t runs_most = injects_ ? kRunsMax / 2 : kRunsMax;  // packets may be doubled
@@ -156,12 +158,23 @@ void Outbox::inject() {
     for (uint32_t copy = 0; copy < fate.copies; copy++) {
       run_[runs_] = packets[i];
       fill(runs_);
-      if (fate.hold_ns != 0)
-        way_->tap->hold(tap::HeldDatagram::of(way_->socket, messages_[runs_].msg_hdr), fate);
-      else
+      if (fate.hold_ns == 0) {
         runs_++;
+        continue;
+      }
+      tap::HeldDatagram held = tap::HeldDatagram::of(way_->socket, messages_[runs_].msg_hdr);
+      held.travel = way_->travel();
+      held.source_qpn = source_qpn_;
+      way_->tap->hold(std::move(held), fate);
     }
   }
+}
+
+// What has gone, with the time before that: an answer must not seem to be older.
+void Outbox::record(uint32_t first, uint32_t count, uint64_t time_ns) const {
+  for (uint32_t i = first; i < first + count; i++)
+    way_->tap->record_sent(way_->travel(), {bytes_.data() + run_[i].begin, run_[i].bytes},
+                           run_[i].packet_bytes, source_qpn_, time_ns);
 }
 
 // What the kernel refuses is lost, as it may be on any way; but if it has no room for the first already,
@@ -171,9 +184,12 @@ void Outbox::flush(Sent& sent) {
     inject();
   else
     for (uint32_t i = 0; i < runs_; i++) fill(i);
+  const uint64_t time_ns = captures_ ? way_->tap->recorder().now_ns() : 0;
   for (uint32_t done = 0; done < runs_;) {
     const int count = sendmmsg(way_->socket, messages_.data() + done, runs_ - done, 0);
     if (count > 0) {
+      if (captures_) [[unlikely]]
+        record(done, static_cast<uint32_t>(count), time_ns);
       done += static_cast<uint32_t>(count);
       continue;
     }

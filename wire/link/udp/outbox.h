@@ -29,6 +29,7 @@ struct Way {
   tap::Tap* tap = nullptr;  ///< what packets pass on their way
   friend bool operator==(const Way&, const Way&) = default;
 
+  tap::Travel travel() const { return {envelope(), traffic_class, hop_limit, flow_label}; }
   roce::Envelope envelope() const { return {source, destination, port, roce::kRocePort, 0, true}; }
 };
 
@@ -61,10 +62,12 @@ class Outbox {
   uint16_t place(size_t packet_bytes, bool segments);
   void fill(uint32_t index);
   void inject();
+  void record(uint32_t first, uint32_t count, uint64_t time_ns) const;
   void flush(Sent& sent);
 
   std::optional<Way> way_;
-  bool injects_ = false;  ///< rules look at each packet
+  bool injects_ = false;   ///< rules look at each packet
+  bool captures_ = false;  ///< somebody looks at what is sent
   uint32_t source_qpn_ = 0;
   std::optional<roce::PacketWriter> writer_;
   sockaddr_storage to_{};

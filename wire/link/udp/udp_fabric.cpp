@@ -160,9 +160,7 @@ void UdpFabric::note_sent(bool busy) {
   note_traffic();
 }
 
-bool UdpFabric::is_warm() const {
-  return processor_ticks() < warm_until_.load(std::memory_order_relaxed);
-}
+bool UdpFabric::is_warm() const { return processor_ticks() < warm_until_.load(std::memory_order_relaxed); }
 
 bool UdpFabric::due() const {
   if (file() < 0) return false;
@@ -195,10 +193,19 @@ uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
 uint32_t UdpFabric::deliver(const Arrival& arrival, Receiver& receiver) {
   uint32_t count = 0;
   const bool injects = tap_.injects();
+  // What this host sends to itself is captured where it is sent.
+  const bool captured = tap_.captures() && !neighborhood_.is_local(arrival.source);
   for (size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_bytes) {
     const auto number = static_cast<uint16_t>(at / arrival.packet_bytes);
     const auto datagram =
         arrival.bytes.subspan(at, std::min(arrival.packet_bytes, arrival.bytes.size() - at));
+    if (captured) [[unlikely]]
+      tap_.record_arrived(
+          {{arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true},
+           arrival.traffic_class,
+           arrival.hop_limit,
+           0},
+          datagram);
     if (injects) [[unlikely]]
       count += inject(arrival, number, datagram, receiver);
     else
