@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "agent/client_reply.h"
 #include "agent/gid_table.h"
 #include "agent/spawn.h"
 #include "base/spinlock.h"
@@ -90,18 +91,6 @@ Request xrc_request(const XrcName& name, bool create, bool exclusive) {
 }
 
 }  // namespace
-
-/// An answer and the descriptors beside it, which are closed unless somebody takes them.
-struct AgentClient::Reply {
-  Answer answer{};
-  int files[kFilesMax];
-  int count = 0;
-  Reply() = default;
-  Reply(Reply&& other) noexcept : answer(other.answer), count(std::exchange(other.count, 0)) {
-    std::copy_n(other.files, count, files);
-  }
-  ~Reply() { close_files(files, count); }
-};
 
 Expected<int> connect_agent() { return connect_to(agent_name()); }
 
@@ -229,15 +218,6 @@ Outcome AgentClient::take_back_the_rest() {
   return Done{};
 }
 
-// With the lock held. What the next agent makes of it does not matter to what comes in already.
-void AgentClient::return_wire() {
-  const Directory& former = *directories_[directories_.size() - 2];
-  Request request{};
-  request.ask = Ask::kWire;
-  request.index = former.slots[slot_].wire_number;
-  (void)ask_once(request, &wire_, 1);
-}
-
 // With the lock held: finds or starts an agent again, less and less often when that fails.
 bool AgentClient::restore() {
   const uint64_t now = clock_.now_ns();
@@ -275,28 +255,6 @@ Outcome AgentClient::adopt_directory(int file) {
   if (directory->magic != Directory::kMagic)
     return Error{EPROTO, "the agent's directory is of another version"};
   directory_.store(directory, std::memory_order_release);
-  return Done{};
-}
-
-// With the lock held. What the former agent knew of rules goes to the new one first, so that they go on.
-Outcome AgentClient::adopt_board(int& file) {
-  using wire::tap::Board;
-  struct stat status {};
-  if (fstat(file, &status) != 0 || status.st_size != static_cast<off_t>(sizeof(Board)))
-    return Error{EPROTO, "the agent's board of rules has another size: a different version?"};
-  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (memory == MAP_FAILED) return Error{errno, "the agent's board of rules could not be mapped"};
-  auto* board = static_cast<Board*>(memory);
-  boards_.push_back(board);
-  if (board->magic != Board::kMagic) return Error{EPROTO, "the agent's board of rules is of another version"};
-  if (board_file_ >= 0) {
-    Request request{};
-    request.ask = Ask::kReturnRules;
-    (void)ask_once(request, &board_file_, 1);
-    close(board_file_);
-  }
-  board_file_ = std::exchange(file, -1);
-  board_.store(board, std::memory_order_release);
   return Done{};
 }
 
@@ -500,29 +458,6 @@ Expected<wire::PeerHandles> AgentClient::introduce(uint32_t slot) {
   handles.pid = reply->answer.pid;
   handles.primary_slot = reply->answer.primary;
   return handles;
-}
-
-Expected<int> AgentClient::open_wire() {
-  std::lock_guard<std::mutex> hold(lock_);
-  Request request{};
-  request.ask = Ask::kWire;
-  Expected<Reply> reply = ask_locked(request);
-  if (!reply) return reply.error();
-  if (reply->count != 1) return Error{EPROTO, "the agent sent no socket"};
-  if (wire_ >= 0) close(wire_);
-  wire_ = fcntl(reply->files[0], F_DUPFD_CLOEXEC, 0);
-  reply->count = 0;  // theirs now
-  return reply->files[0];
-}
-
-Expected<int> AgentClient::open_capture() {
-  Request request{};
-  request.ask = Ask::kCaptureFile;
-  Expected<Reply> reply = ask(request);
-  if (!reply) return reply.error();
-  if (reply->count != 1) return Error{EPROTO, "the agent sent no capture"};
-  reply->count = 0;  // theirs now
-  return reply->files[0];
 }
 
 uint32_t AgentClient::interface_of(const Gid& gid) const {
