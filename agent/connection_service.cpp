@@ -152,11 +152,14 @@ void ConnectionService::put_under_way(const Datagram& datagram, wire::tap::Direc
     fate = tap_.fate({direction, opcode, roce::kGeneralServicesQpn, roce::kGeneralServicesQpn});
   }
   if (fate.drop || fate.corrupt) return;
-  for (uint32_t copy = 0; copy < fate.copies; copy++)
+  for (uint32_t copy = 0; copy < fate.copies; copy++) {
+    if (direction == wire::tap::Direction::kOut)
+      services_.note(datagram.remote, datagram.local, datagram.mad);
     if (fate.hold_ns == 0)
       under_way_.push_back(datagram);
     else
       held_.add(clock_.now_ns() + fate.hold_ns, fate.overtakers, datagram);
+  }
   if (fate.hold_ns == 0) held_.note_passed(1);
 }
 

@@ -29,12 +29,14 @@ std::span<const uint8_t> mad_in(const roce::Packet& packet) {
   return meant ? packet.payload : std::span<const uint8_t>{};
 }
 
-void unpack(const wire::udp::Arrival& from, const std::function<void(const cm::Arrival&)>& arrived) {
+void unpack(const wire::udp::Arrival& from, wire::tap::Tap& tap,
+            const std::function<void(const cm::Arrival&)>& arrived) {
   for (size_t at = 0; at < from.bytes.size(); at += from.packet_bytes) {
     const auto number = static_cast<uint16_t>(at / from.packet_bytes);
     const roce::Envelope envelope{from.source,     from.destination, from.source_port,
                                   roce::kRocePort, number,           true};
     const auto datagram = from.bytes.subspan(at, std::min(from.packet_bytes, from.bytes.size() - at));
+    if (tap.captures()) tap.record_arrived({envelope, from.traffic_class, from.hop_limit, 0}, datagram);
     const auto packet = roce::Packet::parse(datagram, envelope, false);
     if (!packet) continue;
     if (const auto mad = mad_in(*packet); !mad.empty()) arrived({from.destination, from.source, mad});
@@ -59,9 +61,7 @@ bool GeneralServices::open() {
   return true;
 }
 
-void GeneralServices::send(const Gid& local, uint32_t interface, const Gid& remote,
-                           std::span<const uint8_t> mad) {
-  if (!open()) return;
+wire::Segment GeneralServices::next_segment(std::span<const uint8_t> mad) {
   wire::Segment segment;
   segment.operation = wire::Operation::kSend;
   segment.transport = wire::Transport::kUd;
@@ -71,6 +71,24 @@ void GeneralServices::send(const Gid& local, uint32_t interface, const Gid& remo
   segment.psn = psn_;
   segment.length = static_cast<uint32_t>(mad.size());
   psn_ = wire::psn_add(psn_, 1);
+  return segment;
+}
+
+void GeneralServices::note(const Gid& local, const Gid& remote, std::span<const uint8_t> mad) {
+  if (!tap_.captures()) return;
+  wire::Segment segment = next_segment(mad);
+  segment.gid_type = GidType::kRoceV2;
+  segment.source_gid = local;
+  segment.dest_gid = remote;
+  segment.flow_label = segment.traffic_class = segment.hop_limit = 0;
+  const wire::Piece piece{const_cast<uint8_t*>(mad.data()), mad.size()};
+  tap_.record(segment, &piece, 1);
+}
+
+void GeneralServices::send(const Gid& local, uint32_t interface, const Gid& remote,
+                           std::span<const uint8_t> mad) {
+  if (!open()) return;
+  const wire::Segment segment = next_segment(mad);
   wire::udp::Way way;
   way.socket = sending_;
   way.port = port_;
@@ -89,7 +107,7 @@ void GeneralServices::receive(int socket, const std::function<void(const cm::Arr
     const uint32_t count = inbox_->receive(socket, wire::udp::Inbox::kMessages);
     wire::udp::Arrival from;
     for (uint32_t i = 0; i < count; i++)
-      if (inbox_->read(i, from)) unpack(from, arrived);
+      if (inbox_->read(i, from)) unpack(from, tap_, arrived);
     if (count < wire::udp::Inbox::kMessages) break;
   }
 }

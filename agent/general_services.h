@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "agent/cm/connection.h"
+#include "wire/link/segment.h"
 #include "wire/link/tap/tap.h"
 #include "wire/link/udp/inbox.h"
 
@@ -23,12 +24,15 @@ class GeneralServices {
 
   /// From a socket of its own. `interface`: that `local` belongs to. What the network does not take is lost.
   void send(const Gid& local, uint32_t interface, const Gid& remote, std::span<const uint8_t> mad);
+  /// For who captures packets: the same has gone from this host to itself.
+  void note(const Gid& local, const Gid& remote, std::span<const uint8_t> mad);
   /// Takes what has come to a socket on the port of RoCEv2, up to some hundred datagrams: what is for queue
   /// pair 1 and whole.
   void receive(int socket, const std::function<void(const cm::Arrival&)>& arrived);
 
  private:
   bool open();
+  wire::Segment next_segment(std::span<const uint8_t> mad);
 
   wire::tap::Tap& tap_;
   int sending_ = -1;

@@ -227,7 +227,8 @@ void Recorder::record(const Segment& segment, const Piece* pieces, uint32_t coun
     return;
   }
   const bool addressed = segment.transport == Transport::kUd || segment.has(kAddressed);
-  if (!addressed || segment.gid_type != GidType::kRoceV2 || !wants(segment.src_qpn, segment.dest_qpn)) return;
+  if (!addressed || segment.gid_type == GidType::kInfiniband || !wants(segment.src_qpn, segment.dest_qpn))
+    return;
   if (segment.source_gid.is_ipv4_mapped() != segment.dest_gid.is_ipv4_mapped()) return;
   if (segment.has(kAcknowledges)) record(acknowledgement_in(segment), nullptr, 0, device);
   Segment plain = segment;
