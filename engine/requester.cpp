@@ -407,7 +407,7 @@ Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::
 void Requester::add_acknowledgement(Segment& segment) {
   if (is_wire_ || segment.has(wire::kImmediate) || segment.has(wire::kInvalidate)) {
     (void)qp_.responder().send_owed();  // without room it stays owed
-  } else if (qp_.responder().take_acknowledgement(segment.ack_psn)) {
+  } else if (qp_.responder().take_acknowledgement(segment.ack_psn, segment.msn)) {
     segment.flags |= wire::kAcknowledges;
   }
 }

@@ -44,7 +44,7 @@ class Responder {
                   wire::Segment* answer);
   /// Takes over the acknowledgement that is owed, if it is a plain one with nothing to be sent before it: the
   /// caller puts `psn` into a request of the same queue pair. Takes the lock.
-  bool take_acknowledgement(uint32_t& psn);
+  bool take_acknowledgement(uint32_t& psn, uint32_t& msn);
   /// It could not be sent after all. Takes the lock.
   void give_back_acknowledgement();
   /// A hint, without the lock.

@@ -185,10 +185,11 @@ bool Responder::send_response(Response& response) {
   }
 }
 
-bool Responder::take_acknowledgement(uint32_t& psn) {
+bool Responder::take_acknowledgement(uint32_t& psn, uint32_t& msn) {
   std::lock_guard<SpinLock> hold(lock_);
   if (!ack_due_ || (due_syndrome_ & 0x60) != 0 || !responses_.empty()) return false;
   psn = last_taken();
+  msn = msn_;
   ack_due_ = false;
   may_owe_.store(false, std::memory_order_relaxed);
   return true;

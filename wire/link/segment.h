@@ -118,7 +118,7 @@ struct Segment {
   uint32_t length = 0;        ///< payload bytes of this segment
   uint32_t immediate = 0;     ///< immediate data (as the program gave it, network order), R_Key or kFlush*
   uint32_t ack_psn = 0;       ///< with kAcknowledges: newest PSN received in order
-  uint32_t msn = 0;           ///< kAck and responses
+  uint32_t msn = 0;           ///< kAck, responses, and with kAcknowledges
   uint32_t total_length = 0;  ///< requests: of the whole message (RETH DMA length)
   bool has_grh = false;
   // XRCETH: requests of transport kXrc

@@ -122,7 +122,7 @@ bool gather(const Piece* pieces, uint32_t count, size_t offset, uint8_t* to, siz
 Segment acknowledgement_in(const Segment& request) {
   Segment ack = request;
   ack.operation = Operation::kAck;
-  ack.flags = kFirst | kLast;
+  ack.flags = kFirst | kLast | kAddressed;
   ack.syndrome = kAckOk;
   ack.psn = request.ack_psn;
   ack.packets = 1;

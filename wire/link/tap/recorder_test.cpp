@@ -169,6 +169,7 @@ TEST_F(RecorderTest, WritesAnAcknowledgementThatARequestCarries) {
   const roce::Packet ack = packet_in(seen[0].frame), send = packet_in(seen[1].frame);
   EXPECT_EQ(roce::opcode(roce::Transport::kRc, roce::Operation::kAcknowledge), ack.headers.bth.opcode);
   EXPECT_EQ(0x123u, ack.headers.bth.psn);
+  EXPECT_EQ(9u, ack.headers.aeth.msn);
   EXPECT_EQ(roce::opcode(roce::Transport::kRc, roce::Operation::kSendOnly), send.headers.bth.opcode);
 }
 
