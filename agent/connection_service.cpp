@@ -147,7 +147,7 @@ void ConnectionService::send(const Gid& local, const Gid& remote, std::span<cons
 // Rules may lose it, double it or hold it back.
 void ConnectionService::put_under_way(const Datagram& datagram, wire::tap::Direction direction) {
   wire::tap::Fate fate;
-  if (tap_.injects()) {
+  if (direction == wire::tap::Direction::kOut ? tap_.injects_out() : tap_.injects_in()) {
     const auto opcode = roce::opcode(roce::Transport::kUd, roce::Operation::kSendOnly);
     fate = tap_.fate({direction, opcode, roce::kGeneralServicesQpn, roce::kGeneralServicesQpn});
   }

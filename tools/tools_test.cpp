@@ -361,7 +361,7 @@ TEST_F(ToolsTest, AddsAndRemovesRules) {
       added.output);
   Member member;
   ASSERT_NE(nullptr, member.client->board());
-  EXPECT_EQ(wire::tap::kInjects, member.client->board()->active.load());
+  EXPECT_EQ(wire::tap::kInjectsOut, member.client->board()->active.load());
   member.client->board()->rules[1].picked = 3;
   EXPECT_EQ(0, verbatim("inject remove 1").status);
   EXPECT_EQ(0, verbatim("inject add --delay 2ms").status);
@@ -386,14 +386,14 @@ TEST_F(ToolsTest, RulesOutliveTheAgent) {
   ASSERT_EQ(0, verbatim("inject add --drop 5% --seed 3").status);
   member.client->board()->rules[0].matched = 9;
   kill_agent();
-  EXPECT_EQ(wire::tap::kInjects, member.client->board()->active.load()) << "in force meanwhile";
+  EXPECT_EQ(wire::tap::kInjectsOut, member.client->board()->active.load()) << "in force meanwhile";
   agent::Notices notices;
   ASSERT_TRUE(eventually([&] {
     member.client->handle_notices(notices);
     return member.client->fd() >= 0;
   }));
   EXPECT_TRUE(has(verbatim("inject list"), "1  drop=5%,seed=3  matched 9  hit 0"));
-  EXPECT_EQ(wire::tap::kInjects, member.client->board()->active.load());
+  EXPECT_EQ(wire::tap::kInjectsOut, member.client->board()->active.load());
 }
 
 TEST_F(ToolsTest, AnAgentStaysForItsRules) {

@@ -8,6 +8,19 @@
 
 namespace verbatim::wire::tap {
 
+namespace {
+
+uint32_t active_bits(const std::vector<NumberedRule>& rules) {
+  uint32_t bits = 0;
+  for (const NumberedRule& each : rules) {
+    if (each.rule.directions & 1u << static_cast<unsigned>(Direction::kOut)) bits |= kInjectsOut;
+    if (each.rule.directions & 1u << static_cast<unsigned>(Direction::kIn)) bits |= kInjectsIn;
+  }
+  return bits;
+}
+
+}  // namespace
+
 void write_rules(Board& board, const std::vector<NumberedRule>& rules) {
   const auto count = static_cast<uint32_t>(std::min<size_t>(rules.size(), kRulesMax));
   board.edition.fetch_add(1, std::memory_order_acq_rel);
@@ -20,10 +33,9 @@ void write_rules(Board& board, const std::vector<NumberedRule>& rules) {
   }
   board.count.store(count, std::memory_order_relaxed);
   board.edition.fetch_add(1, std::memory_order_acq_rel);
-  if (count > 0)
-    board.active.fetch_or(kInjects, std::memory_order_release);
-  else
-    board.active.fetch_and(~uint32_t{kInjects}, std::memory_order_release);
+  const uint32_t bits = active_bits(rules);
+  board.active.fetch_or(bits, std::memory_order_release);
+  board.active.fetch_and(bits | ~kInjects, std::memory_order_release);
 }
 
 std::vector<NumberedRule> read_rules(const Board& board) {

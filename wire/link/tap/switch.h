@@ -8,15 +8,19 @@ namespace verbatim::wire::tap {
 
 /// What else happens to packets than being sent: bits of a word that the agent shares with its processes.
 enum Active : uint32_t {
-  kInjects = 1,   ///< rules damage some of them
-  kCaptures = 2,  ///< somebody looks at them
+  kInjectsOut = 1,  ///< rules damage some of those that are sent
+  kInjectsIn = 2,   ///< or that come in
+  kCaptures = 4,    ///< somebody looks at them
 };
+inline constexpr uint32_t kInjects = kInjectsOut | kInjectsIn;
 
 /// Whether anything is active: what a sender asks for every segment, at the cost of a few relaxed loads.
 class Switch {
  public:
   bool any() const { return bits() != 0; }
   bool injects() const { return bits() & kInjects; }
+  bool injects_out() const { return bits() & kInjectsOut; }
+  bool injects_in() const { return bits() & kInjectsIn; }
   bool captures() const { return bits() & kCaptures; }
   /// From now on it says what this word does, which lives for ever, and what is always so.
   void follow(const std::atomic<uint32_t>& word) { word_.store(&word, std::memory_order_release); }

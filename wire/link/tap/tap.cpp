@@ -109,7 +109,7 @@ void Tap::add_own(const std::vector<Rule>& rules) {
   for (const Rule& rule : rules) numbered.push_back({0, rule});
   write_rules(*own_, numbered);
   sources_.push_back({own_.get(), own_->edition.load(std::memory_order_relaxed) - 1, {}});
-  active_.always(kInjects);
+  active_.always(own_->active.load(std::memory_order_relaxed));
 }
 
 // With the lock held. While they are being written, the ones from before stay.

@@ -58,7 +58,8 @@ class Tap {
   /// `active` says for everybody whether there is anything to ask for here.
   Tap(Switch& active, const Clock& clock) : active_(active), clock_(clock), recorder_(clock) {}
 
-  bool injects() const { return active_.injects(); }
+  bool injects_out() const { return active_.injects_out(); }
+  bool injects_in() const { return active_.injects_in(); }
   bool captures() const { return active_.captures(); }
 
   /// The agent's board, which stays mapped for ever; a later one replaces it.

@@ -94,7 +94,7 @@ SendResult Outbox::send(const Way& way, const Segment& segment, const Piece* pie
   PacketsOf packets(segment);
   if (packets.obstacle()) return SendResult::kUnreachable;
   take(way);
-  injects_ = way.tap && way.tap->injects();
+  injects_ = way.tap && way.tap->injects_out();
   captures_ = way.tap && way.tap->captures();
   segments = segments && !injects_;
   source_qpn_ = segment.src_qpn;

@@ -192,7 +192,7 @@ uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
 
 uint32_t UdpFabric::deliver(const Arrival& arrival, Receiver& receiver) {
   uint32_t count = 0;
-  const bool injects = tap_.injects();
+  const bool injects = tap_.injects_in();
   // What this host sends to itself is captured where it is sent.
   const bool captured = tap_.captures() && !neighborhood_.is_local(arrival.source);
   for (size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_bytes) {
@@ -219,18 +219,22 @@ uint32_t UdpFabric::inject(const Arrival& arrival, uint16_t number, std::span<co
                            Receiver& receiver) {
   const tap::Fate fate = tap_.fate(tap::facts_of(datagram, tap::Direction::kIn));
   if (fate.drop) return 1;
-  std::vector<uint8_t> damaged(datagram.begin(), datagram.end());
-  const roce::Envelope envelope{
-      arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true};
-  if (fate.corrupt) tap::damage(damaged, envelope, fate.dice);
-  for (uint32_t copy = 0; copy < fate.copies; copy++) {
-    if (fate.hold_ns == 0) {
-      (void)deliver_packet(arrival, number, damaged, receiver);
-      held_.note_passed(1);
-    } else {
-      held_.add(clock_.now_ns() + fate.hold_ns, fate.overtakers, {arrival, number, damaged});
-    }
+  std::vector<uint8_t> damaged;
+  if (fate.corrupt) {
+    damaged.assign(datagram.begin(), datagram.end());
+    const roce::Envelope envelope{
+        arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true};
+    tap::damage(damaged, envelope, fate.dice);
+    datagram = damaged;
   }
+  for (uint32_t copy = 0; copy < fate.copies; copy++) {
+    if (fate.hold_ns == 0)
+      (void)deliver_packet(arrival, number, datagram, receiver);
+    else
+      held_.add(clock_.now_ns() + fate.hold_ns, fate.overtakers,
+                {arrival, number, {datagram.begin(), datagram.end()}});
+  }
+  if (fate.hold_ns == 0 && !held_.empty()) held_.note_passed(fate.copies);
   held_until_ns_.store(held_.next_ns(), std::memory_order_relaxed);
   return 1;
 }
