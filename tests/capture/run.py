@@ -38,8 +38,9 @@ EXPECTED = {
 def enter_namespace():
     """This script again, alone on a network; False: that is not allowed here."""
     if INSIDE in os.environ:
-        for command in ('ip link set lo up', 'ip link add d0 type dummy', f'ip addr add {ADDRESSES[0]}/24 dev d0',
-                        f'ip addr add {ADDRESSES[1]}/64 dev d0 nodad', 'ip link set d0 mtu 9000 up'):
+        for command in ('ip link set lo up', 'ip link add d0 mtu 9000 type veth peer name d1',
+                        f'ip addr add {ADDRESSES[0]}/24 dev d0',
+                        f'ip addr add {ADDRESSES[1]}/64 dev d0 nodad', 'ip link set d0 up', 'ip link set d1 up'):
             if subprocess.run(command.split(), check=False).returncode != 0:
                 return False
         return True

@@ -257,6 +257,11 @@ void Recorder::record(const Segment& segment, const Piece* pieces, uint32_t coun
   }
 }
 
+void Recorder::record_frame(std::span<const uint8_t> frame, Direction direction, uint32_t device,
+                            uint64_t time_ns) {
+  write(frame, frame.size(), direction, device, time_ns);
+}
+
 // One thread at a time; what finds no room is counted.
 void Recorder::write(std::span<const uint8_t> frame, size_t frame_bytes, Direction direction, uint32_t device,
                      uint64_t time_ns) {
