@@ -103,6 +103,16 @@ bool Connections::hold_for_listener(const Arrival& arrival, uint64_t service_id)
   return port_of(service_id) != 0 && hold(arrival, std::max(returns_until_ns_, since_ns_ + kListenerWaitNs));
 }
 
+// Who asked has given up.
+void Connections::forget_held(const Gid& remote, uint32_t remote_comm_id) {
+  std::erase_if(held_, [&](const Held& each) {
+    if (!(each.remote == remote)) return false;
+    const auto message = Message::parse(each.mad);
+    const auto* req = std::get_if<Req>(&message->body);
+    return req && req->local_comm_id == remote_comm_id;
+  });
+}
+
 void Connections::see_held_again() {
   std::vector<Held> held;
   held.swap(held_);
@@ -209,6 +219,7 @@ Connections::Entry* Connections::rejected(const Arrival& arrival, const Rej& rej
 void Connections::on(const Arrival& arrival, const roce::MadHeader& header, const Rej& rej) {
   Entry* found = rejected(arrival, rej);
   if (!found) {
+    if (rej.reason == RejectReason::kTimeout) forget_held(arrival.remote, rej.local_comm_id);
     // A REQ is rejected by those who have no comm id for it.
     Entry* asked = entry(rej.remote_comm_id);
     if (!asked || rej.local_comm_id != 0 || asked->connection.phase != Phase::kReqSent ||

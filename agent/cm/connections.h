@@ -134,6 +134,7 @@ class Connections {
   bool hold(const Arrival& arrival, uint64_t until_ns);
   bool hold(const Arrival& arrival) { return hold(arrival, returns_until_ns_); }
   bool hold_for_listener(const Arrival& arrival, uint64_t service_id);
+  void forget_held(const Gid& remote, uint32_t remote_comm_id);
   void see_held_again();
   void answer(const Arrival& arrival, uint64_t transaction, roce::cm::Body body);
   void admit(const Arrival& arrival, Proposal& proposal, roce::cm::Body refusal);

@@ -268,6 +268,19 @@ TEST_F(ExchangeTest, AListenerMayBeALittleLate) {
   EXPECT_EQ(kNoEvent, client_.type());
 }
 
+TEST_F(ExchangeTest, NobodyListensToWhoHasGivenUp) {
+  const uint32_t id = client_.routed(RDMA_PS_TCP, ip("10.0.0.2", 7002));
+  ASSERT_EQ(0, client_.connect(id));
+  world_.settle();
+  ASSERT_EQ(0, client_.run(id, Do::kDestroyId));
+  world_.settle();
+  server_.listening(RDMA_PS_TCP, ip("10.0.0.2", 7002));
+  EXPECT_EQ(kNoEvent, server_.type());
+  world_.pass(kSecond);
+  EXPECT_EQ((Names{"REQ", "REJ"}), world_.sent);
+  EXPECT_EQ(kNever, world_.b.manager->deadline_ns());
+}
+
 TEST_F(ExchangeTest, WhoAsksMayGiveUp) {
   ask_for_it();
   take_request();
