@@ -224,6 +224,10 @@ Expected<cm::SocketAddress> ConnectionService::source_for(const cm::SocketAddres
   return source;
 }
 
+bool ConnectionService::knows_way(const cm::SocketAddress& destination) {
+  return is_local(destination.address) || destination.is_loopback() || neighbors_.is_known(destination);
+}
+
 cm::PortTable::Range ConnectionService::ports() const {
   cm::PortTable::Range range;
   std::FILE* file = std::fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");

@@ -10,6 +10,7 @@
 #include "agent/cm/manager.h"
 #include "agent/directory.h"
 #include "agent/general_services.h"
+#include "agent/neighbors.h"
 #include "base/clock.h"
 #include "wire/link/tap/tap.h"
 
@@ -55,6 +56,7 @@ class ConnectionService final : private cm::HostView, private cm::MadWire, priva
   std::optional<cm::LocalAddress> find(const cm::SocketAddress& address) const override;
   Expected<cm::SocketAddress> source_for(const cm::SocketAddress& destination, const cm::SocketAddress& own,
                                          uint32_t interface) const override;
+  bool knows_way(const cm::SocketAddress& destination) override;
   cm::PortTable::Range ports() const override;
   uint64_t guid() const override;
   uint32_t random() override;
@@ -73,6 +75,7 @@ class ConnectionService final : private cm::HostView, private cm::MadWire, priva
   const Clock& clock_;
   const std::function<Outcome()> open_port_;
   GeneralServices services_;
+  Neighbors neighbors_;
   uint32_t client_count_ = 0;
   bool reaches_out_ = false;  ///< some client has, of those that there are
   wire::tap::Tap& tap_;

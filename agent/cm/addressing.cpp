@@ -3,6 +3,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 
@@ -17,6 +18,8 @@ constexpr int32_t kBacklogMax = 1024;
 constexpr uint8_t kPathLifeTime = 18;  ///< what the kernel takes for RoCE: about a second
 constexpr uint8_t kHopLimit = 64;
 constexpr uint8_t kAckTimeoutMax = 31;
+constexpr uint64_t kMillisecond = 1'000'000;
+constexpr uint64_t kSearchStepNs = 5 * kMillisecond, kSearchStepMaxNs = 250 * kMillisecond;
 
 /// enum ibv_mtu: what fits into packets of an interface.
 uint8_t path_mtu(uint32_t interface_mtu) {
@@ -101,9 +104,31 @@ Outcome Manager::resolve_address(Identifier& id, const Request& request) {
     tell(id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
     return Done{};
   }
-  id.s.step = Step::kAddressResolved;
-  tell(id, RDMA_CM_EVENT_ADDR_RESOLVED);
+  begin_search(id, request.timeout_ms);
   return Done{};
+}
+
+void Manager::begin_search(Identifier& id, uint32_t timeout_ms) {
+  id.s.step = Step::kResolvingAddress;
+  searches_[key_of(id)] = {now_ns_, now_ns_, now_ns_ + timeout_ms * kMillisecond};
+  search(id);
+}
+
+// A host that does not say where it is is not there.
+void Manager::search(Identifier& id) {
+  Search& going = searches_.at(key_of(id));
+  const bool found = host_.knows_way(id.s.destination);
+  if (!found && now_ns_ < going.until_ns) {
+    const uint64_t step = std::clamp((now_ns_ - going.begin_ns) / 4, kSearchStepNs, kSearchStepMaxNs);
+    going.next_ns = std::min(now_ns_ + step, going.until_ns);
+    return;
+  }
+  searches_.erase(key_of(id));
+  id.s.step = found ? Step::kAddressResolved : Step::kBound;
+  if (found)
+    tell(id, RDMA_CM_EVENT_ADDR_RESOLVED);
+  else
+    tell(id, RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
 }
 
 // Without an own address the id gets the one that the host would use; if RDMA cannot, it stays unbound.

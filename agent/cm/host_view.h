@@ -26,6 +26,8 @@ class HostView {
   /// ENETUNREACH.
   virtual Expected<SocketAddress> source_for(const SocketAddress& destination, const SocketAddress& own,
                                              uint32_t interface) const = 0;
+  /// Where the next hop to an address is is known; otherwise the network is asked.
+  virtual bool knows_way(const SocketAddress& destination) = 0;
   /// Of ports that nobody asked for.
   virtual PortTable::Range ports() const = 0;
   virtual uint64_t guid() const = 0;

@@ -11,7 +11,7 @@
 
 namespace verbatim::agent::cm {
 
-/// Where an id is on its way, as in the kernel (addresses and routes are found at once here).
+/// Where an id is on its way, as in the kernel (routes are found at once here).
 enum class Step : uint8_t {
   kIdle,
   kBound,
@@ -20,8 +20,9 @@ enum class Step : uint8_t {
   kListening,
   kConnecting,  ///< and connected
   kDisconnected,
+  kResolvingAddress,
 };
-inline constexpr Step kLastStep = Step::kDisconnected;
+inline constexpr Step kLastStep = Step::kResolvingAddress;
 
 /// What is known of an id. Plain bytes: it goes into a testament as it is.
 struct IdState {

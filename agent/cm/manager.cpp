@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kReturnNs = 10'000'000'000;
 constexpr size_t kIdsMax = 1 << 20;
+constexpr uint32_t kSearchAgainMs = 2000;
 constexpr size_t kChannelsMax = 1 << 16;  ///< of one process
 
 bool is_port_space(uint16_t space) {
@@ -50,7 +51,7 @@ uint32_t Manager::open_client() {
 }
 
 void Manager::close_client(uint32_t client, uint64_t now_ns) {
-  connections_.set_time(now_ns);
+  set_time(now_ns);
   std::vector<Key> keys;
   for (const auto& [key, id] : ids_)
     if (id.client == client) keys.push_back(key);
@@ -59,13 +60,28 @@ void Manager::close_client(uint32_t client, uint64_t now_ns) {
 }
 
 void Manager::on_mad(const Arrival& arrival, uint64_t now_ns) {
-  connections_.set_time(now_ns);
+  set_time(now_ns);
   connections_.arrived(arrival);
 }
 
-void Manager::step(uint64_t now_ns) {
+void Manager::set_time(uint64_t now_ns) {
+  now_ns_ = now_ns;
   connections_.set_time(now_ns);
+}
+
+void Manager::step(uint64_t now_ns) {
+  set_time(now_ns);
   connections_.step();
+  std::vector<Key> due;
+  for (const auto& [key, going] : searches_)
+    if (going.next_ns <= now_ns) due.push_back(key);
+  for (const Key key : due) search(*find(key));
+}
+
+uint64_t Manager::deadline_ns() const {
+  uint64_t first = connections_.deadline_ns();
+  for (const auto& [key, going] : searches_) first = std::min(first, going.next_ns);
+  return first;
 }
 
 void Manager::expect_returns(uint64_t now_ns) {
@@ -73,7 +89,7 @@ void Manager::expect_returns(uint64_t now_ns) {
 }
 
 Answer Manager::handle(uint32_t client, const Request& request, uint64_t now_ns) {
-  connections_.set_time(now_ns);
+  set_time(now_ns);
   Answer answer{};
   answer.serial = request.serial;
   answer.id = request.id;
@@ -278,6 +294,7 @@ uint32_t Manager::remove_id(Key key) {
       if (queued.child == key) find(queued.id)->backlog_left++;
       return queued.child == key;
     });
+  searches_.erase(key);
   connections_.release(id->s.comm_id);
   ports_.release(key);
   for (const auto& [number, membership] : id->memberships) clients_.at(id->client).memberships.erase(number);
@@ -394,6 +411,7 @@ Outcome Manager::take_back(Identifier& id, const Will& will) {
       if (!listening) return listening;
     }
   }
+  if (id.s.step == Step::kResolvingAddress) begin_search(id, kSearchAgainMs);
   Connection connection = will.connection;
   for (uint32_t i = 0; i < will.untold_count; i++)
     if (!step_back(connection, will.untold[i].type)) tell(id, will.untold[i].type, will.untold[i].status);

@@ -25,7 +25,7 @@ class Manager final : private ConnectionUser {
   void on_mad(const Arrival& arrival, uint64_t now_ns);
   void step(uint64_t now_ns);
   /// When `step` has something to do; kNever.
-  uint64_t deadline_ns() const { return connections_.deadline_ns(); }
+  uint64_t deadline_ns() const;
   /// Processes of an agent before this will come back, in some seconds at most. Also known from the first
   /// that does.
   void expect_returns(uint64_t now_ns);
@@ -43,6 +43,10 @@ class Manager final : private ConnectionUser {
     Key child = 0;            ///< of a connect request
     uint32_t membership = 0;  ///< of a multicast event
   };
+  /// For the way to an id's destination.
+  struct Search {
+    uint64_t begin_ns, next_ns, until_ns;
+  };
   struct Channel {
     std::deque<Queued> events;
   };
@@ -52,6 +56,7 @@ class Manager final : private ConnectionUser {
     std::map<uint32_t, Key> memberships;
   };
 
+  void set_time(uint64_t now_ns);
   // manager.cpp: requests, ids, channels
   Outcome perform(uint32_t client, const Request& request, Answer& answer);
   Outcome perform_on(Identifier& id, const Request& request, Answer& answer);
@@ -79,6 +84,8 @@ class Manager final : private ConnectionUser {
   void attach(Identifier& id, const LocalAddress& local);
   Outcome resolve_address(Identifier& id, const Request& request);
   Outcome choose_source(Identifier& id, const SocketAddress& destination);
+  void begin_search(Identifier& id, uint32_t timeout_ms);
+  void search(Identifier& id);
   Outcome resolve_route(Identifier& id);
   Outcome set_path(Identifier& id, const PathRecord& path);
   Outcome listen(Identifier& id, int32_t backlog);
@@ -109,6 +116,8 @@ class Manager final : private ConnectionUser {
   PortTable ports_;
   std::unordered_map<Key, Identifier> ids_;
   std::map<uint32_t, Client> clients_;
+  std::map<Key, Search> searches_;
+  uint64_t now_ns_ = 0;
   uint32_t next_client_ = 1;
   bool returns_expected_ = false;
 };

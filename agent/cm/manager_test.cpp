@@ -390,6 +390,48 @@ TEST_F(ManagerTest, WhatComesBeforeItsOwnerIsBackWaits) {
   EXPECT_EQ(8, server_.event().status);
 }
 
+TEST_F(ManagerTest, SilentHostsAreNotFound) {
+  world_.a.silent = ip("10.0.0.2").address;
+  const uint32_t id = client_.create(RDMA_PS_TCP);
+  Request request = client_.on(id, Do::kResolveAddress);
+  request.destination = ip("10.0.0.2", 7000);
+  request.timeout_ms = 2000;
+  ASSERT_EQ(0, client_.error_of(request));
+  EXPECT_EQ(EINVAL, client_.error_of(request)) << "it is at it";
+  EXPECT_EQ(EINVAL, client_.run(id, Do::kResolveRoute));
+  world_.pass(kSecond);
+  EXPECT_EQ(kNoEvent, client_.type());
+  world_.pass(2 * kSecond);
+  const Event gone = client_.event();
+  EXPECT_EQ(uint32_t{RDMA_CM_EVENT_ADDR_ERROR}, gone.type);
+  EXPECT_EQ(-ETIMEDOUT, gone.status);
+  EXPECT_EQ(kNever, world_.a.manager->deadline_ns());
+  ASSERT_EQ(0, client_.error_of(request)) << "it may be tried again";
+  world_.pass(kSecond);
+  world_.a.silent.reset();
+  world_.pass(kSecond / 10);
+  EXPECT_EQ(uint32_t{RDMA_CM_EVENT_ADDR_RESOLVED}, client_.type());
+  EXPECT_EQ(0, client_.run(id, Do::kResolveRoute));
+}
+
+TEST_F(ManagerTest, ASearchEndsWithItsId) {
+  world_.a.silent = ip("10.0.0.2").address;
+  const uint32_t id = client_.create(RDMA_PS_TCP), other = client_.create(RDMA_PS_TCP);
+  Request request = client_.on(id, Do::kResolveAddress);
+  request.destination = ip("10.0.0.2", 7000);
+  request.timeout_ms = 2000;
+  ASSERT_EQ(0, client_.error_of(request));
+  request.id = other;
+  ASSERT_EQ(0, client_.error_of(request));
+  ASSERT_EQ(0, client_.run(id, Do::kDestroyId));
+  replace_agent();
+  ASSERT_EQ(0, restore(other));
+  EXPECT_NE(kNever, world_.a.manager->deadline_ns());
+  world_.pass(3 * kSecond);
+  EXPECT_EQ(uint32_t{RDMA_CM_EVENT_ADDR_ERROR}, client_.type());
+  EXPECT_EQ(kNoEvent, client_.type());
+}
+
 TEST_F(ManagerTest, EventsThatNobodyFetchedComeAgain) {
   const uint32_t id = client_.create(RDMA_PS_TCP);
   ASSERT_EQ(0, resolve(id, ip("10.0.0.2", 7000)));

@@ -66,6 +66,9 @@ class Machine final : public HostView, public MadWire, public Bell {
         return own;
     return Error{ENETUNREACH, "no route"};
   }
+  bool knows_way(const SocketAddress& destination) override {
+    return !silent || !(destination.address == *silent);
+  }
   PortTable::Range ports() const override { return {}; }
   uint64_t guid() const override { return guid_; }
   uint32_t random() override { return random_ = random_ * 1664525 + 1013904223; }
@@ -75,6 +78,7 @@ class Machine final : public HostView, public MadWire, public Bell {
   std::unique_ptr<Manager> manager;
   int rung = 0;
   uint32_t mtu = 1500;
+  std::optional<Gid> silent;  ///< does not say where it is
 
  private:
   World& world_;

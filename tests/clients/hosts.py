@@ -103,6 +103,12 @@ class Bench:
         for pid in before:
             os.kill(pid, signal.SIGKILL)
 
+    def inject(self, arguments):
+        """The same rule for what is sent by both hosts."""
+        for prefix in (self.place.server_prefix, self.place.client_prefix):
+            subprocess.run([*prefix, os.path.join(self.build, 'bin', 'verbatim'), 'inject', *arguments.split()], check=True,
+                           env=self.environment, stdout=subprocess.DEVNULL, timeout=SECONDS_MAX)
+
     def clear(self):
         for program in self.programs:
             if program.process.poll() is None:
@@ -163,6 +169,44 @@ def link_local_connection(bench):
         end.end_well()
 
 
+def nobody_there(bench):
+    """An address that nobody has is not resolved."""
+    client = bench.start(1, f'rping -c -a {bench.place.address}9 -p {free_port()} -C 1')
+    client.end()
+    if 'RDMA_CM_EVENT_ADDR_ERROR, error -110' not in client.output():
+        client.fail('was not told')
+
+
+def many_connections(bench, count, seconds_max):
+    port = free_port()
+    server = bench.start(0, f'ucmatose -p {port} -c {count} -C 10')
+    client = None
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        client = bench.start(1, f'ucmatose -p {port} -c {count} -C 10 -s {bench.place.address}')
+        if client.end(seconds_max) == 0:
+            break
+        if time.monotonic() > deadline or server.process.poll() is not None:
+            client.fail('was not let in')
+    server.end_well()
+
+
+def messages_doubled(bench):
+    """Those of the connection manager come twice, and not in their order."""
+    bench.inject('add --duplicate 100% --reorder 30% --opcode cm --seed 1')
+    many_connections(bench, 20, SECONDS_MAX)
+    for end in pinging(bench, 50):
+        end.end_well()
+    bench.inject('clear')
+
+
+def messages_lost(bench):
+    """They are sent again, some seconds later."""
+    bench.inject('add --drop 25% --opcode cm --seed 1')
+    many_connections(bench, 10, 120)
+    bench.inject('clear')
+
+
 def agents_killed(bench):
     """Data goes on as if nothing had happened, and the end of the connection is told, too."""
     server, client = pinging(bench, 6000)
@@ -205,8 +249,8 @@ def host_forgets(bench):
         client.fail('did not notice')
 
 
-SHORT = (datagrams_to_a_group, datagrams_to_an_ipv6_group, ipv6_connection, link_local_connection, agents_killed, program_killed)
-LONG = (host_gone, host_forgets)
+SHORT = (datagrams_to_a_group, datagrams_to_an_ipv6_group, ipv6_connection, link_local_connection, nobody_there, messages_doubled, agents_killed, program_killed)
+LONG = (messages_lost, host_gone, host_forgets)
 
 
 def main():
