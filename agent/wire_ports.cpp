@@ -74,8 +74,17 @@ Outcome WirePorts::expect(uint64_t now_ns) {
 }
 
 void WirePorts::expect_nothing() {
-  if (expected_ && members_.empty() && returned_.empty()) close_own();
+  if (!expected_) return;
   expected_ = false;
+  if (members_.empty() && returned_.empty()) close_own();
+  rest();
+}
+
+// Another agent may have the port now, if nobody here does.
+void WirePorts::rest() {
+  if (claim_ < 0 || own_ >= 0 || !members_.empty() || !returned_.empty()) return;
+  close(claim_);
+  claim_ = -1;
 }
 
 // The agent's socket, which is the last one, becomes the process's, and the agent opens another. What has
@@ -139,6 +148,7 @@ void WirePorts::leave(uint32_t slot) {
   members_.pop_back();
   if (!members_.empty() || expected_) (void)open_own();
   steer();
+  rest();
 }
 
 void WirePorts::refresh(uint32_t slot) {

@@ -62,6 +62,7 @@ class WirePorts {
   Outcome claim();
   Outcome open_own();
   void close_own();
+  void rest();
   Member* find(uint32_t slot);
   void steer();
 

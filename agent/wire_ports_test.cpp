@@ -217,8 +217,12 @@ TEST(WirePorts, BelongToOneAgent) {
     if (!village.move_in(1)) return 2;
     const Expected<int> refused = other.agent->open(1, 1);
     if (refused || refused.error().reason != "UDP port 4791 belongs to another agent of this user") return 3;
-    village.kill_agent();
-    return other.move_in(1) ? 0 : 4;
+    village.move_out(1);
+    if (!other.move_in(1) || !other.in_order()) return 4;
+    if (village.agent->expect(village.now_ns)) return 5;
+    other.kill_agent();
+    other.die(1);
+    return village.move_in(1) && village.in_order() ? 0 : 6;
   });
 }
 
