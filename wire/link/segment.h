@@ -69,9 +69,9 @@ enum SegmentFlag : uint16_t {
   kCongested = 1 << 9,  ///< came over a wire that was congested (ECN): the sender should be told
   kPassedOn = 1 << 10,  ///< a packet from a wire that came to the wrong process of this host first
   kFrame = 1 << 11,  ///< the payload is an Ethernet frame, for whoever has a rule for it; with transport kUd
-  kRepeated = 1 << 13,   ///< a further copy of what goes to a group: who captures packets has seen it
   kAddressed = 1 << 12,  ///< its GIDs and the rest of its address are set, for who captures packets
   kRelayed = 1 << 13,    ///< transport kXrc: passed on to the process of the shared receive queue
+  kRepeated = 1 << 14,   ///< a further copy of what goes to a group: who captures packets has seen it
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.
