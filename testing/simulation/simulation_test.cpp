@@ -29,7 +29,7 @@ uint32_t found(Sabotage sabotage, const char* what) {
   return count;
 }
 
-TEST(Canary, BytesThatChangeAreNoticed) { EXPECT_GT(found(Sabotage::kFlipAfterCheck, "bytes"), 5u); }
+TEST(Canary, BytesThatChangeAreNoticed) { EXPECT_GT(found(Sabotage::kFlipAfterCheck, "byte"), 5u); }
 TEST(Canary, FalseAcknowledgementsAreNoticed) { EXPECT_GT(found(Sabotage::kFalseAcknowledge, ""), 5u); }
 TEST(Canary, MessagesThatComeTwiceAreNoticed) { EXPECT_GT(found(Sabotage::kTwoReceives, ""), 5u); }
 TEST(Canary, AtomicsThatAreRepeatedAreNoticed) { EXPECT_GT(found(Sabotage::kRepeatAtomic, ""), 5u); }

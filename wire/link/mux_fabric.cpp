@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "wire/link/mux_fabric.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -28,6 +29,16 @@ MuxFabric::MuxFabric(shm::ShmFabric& shm, Neighborhood& neighborhood, const Cloc
   shm_.pass_by(tap_);
   refresh_taps();
   shm_.on_passed_on([this](const Gid& host) -> Channel& { return udp_.sender(host); });
+}
+
+// The loopback interface has no link-local address, but a device has to have a GID of that kind: packets
+// cannot be sent to it.
+bool MuxFabric::is_made_up(const Gid& own) const {
+  if (own.bytes[0] != 0xfe || (own.bytes[1] & 0xc0) != 0x80) return false;
+  constexpr uint32_t kInterfacesMax = 64;
+  uint32_t indices[kInterfacesMax];
+  const uint32_t count = neighborhood_.interfaces(indices, kInterfacesMax);
+  return std::find(indices, indices + count, neighborhood_.interface_of(own)) == indices + count;
 }
 
 Channel* MuxFabric::channel(const Gid& dest, uint32_t dest_qpn) {

@@ -47,7 +47,10 @@ class MuxFabric final : public Fabric, private udp::Owners {
   bool has_others() const;
   void refresh_capture();
   bool is_forced() const { return forced_ || active_.injects(); }
-  bool is_here(const Gid& host) const { return !is_forced() && neighborhood_.is_local(host); }
+  bool is_here(const Gid& host) const {
+    return neighborhood_.is_local(host) && (!is_forced() || is_made_up(host));
+  }
+  bool is_made_up(const Gid& own) const;
 
   shm::ShmFabric& shm_;
   Neighborhood& neighborhood_;
