@@ -178,9 +178,11 @@ int Server::wait_ms(uint64_t leave_at) const {
     return wait < 0 ? left_ms : std::min(wait, left_ms);
   };
   int wait = netlink_ < 0 ? kAddressPollMs : -1;
-  if (connections_->deadline_ns() != kNever) wait = sooner(wait, connections_->deadline_ns());
+  const bool peers_wait = connections_->deadline_ns() != kNever;
+  if (peers_wait) wait = sooner(wait, connections_->deadline_ns());
   if (ports_->settle_at_ns() != 0) wait = sooner(wait, ports_->settle_at_ns());
-  return clients_.empty() && !rules_.any_added() ? sooner(wait, leave_at) : wait;
+  const bool may_leave = clients_.empty() && !rules_.any_added() && !peers_wait;
+  return may_leave ? sooner(wait, leave_at) : wait;
 }
 
 int Server::run() {
