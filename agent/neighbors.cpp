@@ -75,7 +75,7 @@ std::optional<Neighbors::Hop> Neighbors::next_hop(const cm::SocketAddress& desti
   const auto* route = static_cast<const rtmsg*>(NLMSG_DATA(answer));
   if (route->rtm_type != RTN_UNICAST) return std::nullopt;
   Hop hop{destination, 0};
-  auto left = static_cast<unsigned>(answer->nlmsg_len - NLMSG_SPACE(sizeof *route));
+  auto left = static_cast<int>(answer->nlmsg_len - NLMSG_SPACE(sizeof *route));
   for (const rtattr* at = RTM_RTA(route); RTA_OK(at, left); at = RTA_NEXT(at, left)) {
     if (at->rta_type == RTA_OIF)
       std::memcpy(&hop.interface, RTA_DATA(at), sizeof hop.interface);

@@ -409,7 +409,7 @@ TEST_F(ManagerTest, SilentHostsAreNotFound) {
   ASSERT_EQ(0, client_.error_of(request)) << "it may be tried again";
   world_.pass(kSecond);
   world_.a.silent.reset();
-  world_.pass(kSecond / 10);
+  world_.pass(kSecond / 2);
   EXPECT_EQ(uint32_t{RDMA_CM_EVENT_ADDR_RESOLVED}, client_.type());
   EXPECT_EQ(0, client_.run(id, Do::kResolveRoute));
 }
