@@ -65,7 +65,8 @@ class Program:
             self.fail(f'ended with status {status}')
 
     def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def fail(self, what):
