@@ -161,9 +161,11 @@ bool Responder::send_response(Response& response) {
     const bool last = response.sent + chunk == response.length;
     segment.operation = response.operation;
     segment.msn = response.msn;
-    segment.flags = (response.sent == 0 ? wire::kFirst : 0) | (last ? wire::kLast : 0);
+    uint32_t place = (response.sent == 0 ? wire::kFirst : 0u) | (last ? wire::kLast : 0u);
     if (response.relayed) [[unlikely]]
-      segment.flags &= response.flags;
+      place &= response.flags;
+    constexpr uint32_t kPlaces = wire::kFirst | wire::kLast;
+    segment.flags = static_cast<uint16_t>((segment.flags & ~kPlaces) | place);
     segment.packets = packets_of(chunk, mtu);
     segment.length = chunk;
     segment.swap_or_add = response.original;
