@@ -161,7 +161,9 @@ bool Responder::send_response(Response& response) {
     const bool last = response.sent + chunk == response.length;
     segment.operation = response.operation;
     segment.msn = response.msn;
-    uint32_t place = (response.sent == 0 ? wire::kFirst : 0u) | (last ? wire::kLast : 0u);
+    uint32_t place = 0;
+    if (response.sent == 0) place |= wire::kFirst;
+    if (last) place |= wire::kLast;
     if (response.relayed) [[unlikely]]
       place &= response.flags;
     constexpr uint32_t kPlaces = wire::kFirst | wire::kLast;
