@@ -74,7 +74,7 @@ def pairs(gids):
     yield *perftest('write_lat', 7112, '-x', ipv4, '-c', 'UC', '-s', '8'), udp
     yield *perftest('send_lat', 7113, '-x', ipv6, '-c', 'UC', '-s', '64'), {}
     yield ['rping', '-s', '-a', ADDRESSES[0], '-C', '3', '-S', '5000'], ['rping', '-c', '-a', ADDRESSES[0], '-C', '3', '-S', '5000'], {}
-    yield ['udaddy', '-p', '7115'], ['udaddy', '-s', ADDRESSES[0], '-p', '7115'], {}
+    yield ['udaddy'], ['udaddy', '-s', ADDRESSES[0]], {}
 
 
 class Programs:
