@@ -74,7 +74,7 @@ manager_cases() {
   cat <<'TABLE'
 ib_write_bw_cm    | cm    | @R ib_write_bw -F -R -n 100                    | @R ib_write_bw -F -R -n 100 @S
 ib_send_lat_cm    | cm    | @R ib_send_lat -F -R -n 100                    | @R ib_send_lat -F -R -n 100 @S
-ib_read_bw_cm     | cm    | @R ib_read_bw -F -R -n 100                     | @R ib_read_bw -F -R -n 100 @S
+ib_read_bw_cm     | cm    | @R ib_read_bw -F -R -o 16 -n 100                   | @R ib_read_bw -F -R -o 16 -n 100 @S
 rping             | cm    | @R rping -s -a @S -V -C 10 -S 4000             | @R rping -c -a @S -V -C 10 -S 4000
 rping_v6          | cm    | @R rping -s -a @S6 -V -C 10                    | @R rping -c -a @S6 -V -C 10
 rping_nobody      | cm    | timeout 12 @R rping -s -a @S; test $? = 124    | ! @R rping -c -a @S -p 9999 -C 1
@@ -132,26 +132,28 @@ guests_answer() {
   return 1
 } >/dev/null
 
-# perftest's client connects a second time without a look whether the server listens again, and may be too fast.
-tries_of() {
+# may_repeat NAME TRY: whether a failure says nothing of either side. perftest's client connects a second time without a
+# look whether the server listens again, and may be too fast; a guest that gets no processor does not answer.
+may_repeat() {
   case $1 in
-    ib_*_cm) echo 1 2 3 4 5 ;;
-    *) echo 1 ;;
+    ib_*_cm) [ "$2" -lt 5 ] ;;
+    *) [ "$2" -lt 3 ] && grep -qw 125 "$state/out/status" ;;
   esac
 }
 
 play_case() {  # NAME SEEN SERVER COMMAND CLIENT COMMAND SERVER NODE CLIENT NODE
-  local name=$1 seen=$2 server=$5 client=$6 status
+  local name=$1 seen=$2 server=$5 client=$6 status try
   [ "$server$seen" != hostcm ] || seen="wait"
   case $name in
     lossy) lose a "$much_loss" || return 1 ;;
     lossy_*) lose a "$some_loss" || return 1 ;;
   esac
-  for _ in $(tries_of "$name"); do
+  for try in 1 2 3 4 5; do
     status=0
     play "$seen" "$server" "$(fill_in "$3" "$server" "$server" "$client")" \
       "$client" "$(fill_in "$4" "$client" "$server" "$client")" && break
     status=1
+    may_repeat "$name" $try || break
   done
   [[ $name != lossy* ]] || lose_nothing a
   return $status

@@ -202,7 +202,7 @@ on() {
     return
   fi
   output=$(printf '%d %s\n' "$seconds" "$(printf %s "$3" | base64 -w 0)" |
-    inside timeout "$((seconds + 10))" socat -t "$((seconds + 5))" - \
+    inside timeout "$((seconds + 40))" socat -t "$((seconds + 30))" - \
       "TCP:$(address "$node"):9,connect-timeout=20" 2>"$state/$node.socat")
   status=${output##*$'\nstatus '}
   case $status in
