@@ -34,7 +34,6 @@ constexpr uint64_t kNapNs = 20'000;            ///< in which a thread that polls
 constexpr uint64_t kAbsentMinNs = 20'000'000;  ///< for how long nobody is believed to take packets in
 constexpr uint64_t kAbsentMaxNs = 1'000'000'000;  ///< when it has been found to be so again and again
 constexpr uint64_t kLingerWatchNs = 1'000'000;
-constexpr uint64_t kAsideNs = 2'000'000;           ///< after a program thread has stood in
 constexpr uint64_t kOutsideNs = 5'000'000;         ///< how long work may keep it from looking at the agent
 constexpr uint64_t kSweepNs = 20'000'000;          ///< how often dead peers are looked for at most
 constexpr uint64_t kDoubtfulSleepNs = 50'000'000;  ///< where a wake-up may be missed
@@ -127,7 +126,7 @@ void EngineThread::run() {
     if (next <= now) worked_ns = now;
     if (now - outside_ns_ > kOutsideNs) {
       look_outside(0, now, Wire::kLeave);
-    } else if (now < worked_ns + kLingerNs && now >= crowded_until_ns_ && !stands_aside(now)) {
+    } else if (now < worked_ns + kLingerNs && now >= crowded_until_ns_) {
       give_way(now);
     } else if (next <= now) {
       continue;
@@ -141,19 +140,6 @@ void EngineThread::run() {
 void EngineThread::note_linger() {
   lingers_.fetch_add(1, std::memory_order_seq_cst);
   if (relies_on_wakes_.load(std::memory_order_seq_cst)) wake();
-}
-
-void EngineThread::note_stand_in() {
-  stand_ins_.fetch_add(1, std::memory_order_relaxed);
-  note_linger();
-}
-
-// Program threads have waited in this one's place lately, and are likely to do so again.
-bool EngineThread::stands_aside(uint64_t now_ns) {
-  const uint32_t stand_ins = stand_ins_.load(std::memory_order_relaxed);
-  if (stand_ins != stand_ins_seen_) aside_until_ns_ = now_ns + kAsideNs;
-  stand_ins_seen_ = stand_ins;
-  return now_ns < aside_until_ns_;
 }
 
 // There is nothing to do. True: something called for this thread.
@@ -175,8 +161,8 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
   return called;
 }
 
-// Packets have come from other hosts, and the program that polled some time ago does not any more: it looks
-// at its memory, perhaps.
+// Packets have come from other hosts, and the program that polled some time ago does not any more: it looks at
+// its memory, perhaps.
 bool EngineThread::packets_wait() {
   pollfd file = {udp_.file(), POLLIN, 0};
   if (file.fd < 0 || ::poll(&file, 1, 0) <= 0) return false;
@@ -217,8 +203,6 @@ bool EngineThread::let_stores_through() {
 bool EngineThread::sleep(uint64_t until_ns, uint64_t now_ns, Wire wire) {
   if (agent_.fd() < 0) until_ns = std::min(until_ns, now_ns + kAgentRetryNs);
   if (!fabric_.wakes_are_certain()) until_ns = std::min(until_ns, now_ns + kDoubtfulSleepNs);
-  heeds_wakes_ = !stands_aside(now_ns);
-  if (!heeds_wakes_) until_ns = std::min(until_ns, now_ns + kLingerWatchNs);
   bool called = true;
   udp_.leave_unheard(wire == Wire::kLeave);
   asleep_.store(true, std::memory_order_seq_cst);
@@ -238,7 +222,7 @@ bool EngineThread::sleep_watching(uint64_t until_ns, uint64_t now_ns, Wire wire)
 
 // Deals with what the agent tells and with peers that died; waits for that or a wake-up. True: there was one.
 bool EngineThread::look_outside(uint64_t until_ns, uint64_t now_ns, Wire wire) {
-  pollfd files[4] = {{heeds_wakes_ ? fabric_.wake_fd() : -1, POLLIN, 0},
+  pollfd files[4] = {{fabric_.wake_fd(), POLLIN, 0},
                      {agent_.fd(), POLLIN, 0},
                      {doorbells_.fd(), POLLIN, 0},
                      {wire == Wire::kHear ? udp_.file() : -1, POLLIN, 0}};

@@ -23,7 +23,6 @@ namespace verbatim::runtime {
 ///  raw doorbells         -> look at them every time round, and for a while after one was rung
 ///  a busy processor      -> sleep at once instead: whoever spins there would keep it for a whole slice
 ///  threads that linger   -> sleep for 1 ms at most: they turn being woken off and on without a fence
-///  threads that stand in -> the same, and peers' wakes are left to them
 ///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
 ///
 /// All signals are blocked in it but those that a fault raises.
@@ -41,15 +40,12 @@ class EngineThread {
   /// A program thread is going to take in what arrives, and says with the fabric's want_wake_loosely() when
   /// it has ended: this thread doesn't rely on being woken for a while. Any thread; cheap.
   void note_linger();
-  /// A program thread is going to wait for wakes in this one's place (StandIn). The same for the rest.
-  void note_stand_in();
   /// In a forked child the thread does not exist: forgets it.
   void abandon() { thread_.detach(); }
 
  private:
   void run();
   void give_way(uint64_t now_ns);
-  bool stands_aside(uint64_t now_ns);
   bool rest(uint64_t next_ns, uint64_t now_ns);
   bool packets_wait();
   bool let_stores_through();
@@ -67,10 +63,8 @@ class EngineThread {
   const Clock& clock_;
   std::atomic<bool> stop_{false}, asleep_{false}, wanted_{false};
   std::atomic<bool> relies_on_wakes_{false};  ///< asleep until somebody wakes it
-  std::atomic<uint32_t> lingers_{0}, stand_ins_{0};
-  uint32_t lingers_seen_ = 0, stand_ins_seen_ = 0;
-  bool heeds_wakes_ = true;  ///< in this sleep
-  uint64_t aside_until_ns_ = 0;
+  std::atomic<uint32_t> lingers_{0};
+  uint32_t lingers_seen_ = 0;
   uint64_t swept_ns_ = 0, outside_ns_ = 0, crowded_ns_ = 0, crowded_until_ns_ = 0;
   uint64_t absent_ns_ = 0, absent_until_ns_ = 0;
   bool store_waited_ = false;  ///< in the last sleep: a thread stored to a protected page

@@ -5,8 +5,6 @@
 // engine's thread. Made when the first device is opened, taken down when the last one is closed, abandoned in
 // the child of a fork.
 
-#include <poll.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -42,9 +40,6 @@ class OpenDevice {
   virtual hw::Hca& hca() = 0;
   /// Where its raw doorbells are seen.
   virtual hw::RawDoorbells& doorbells() = 0;
-  /// poll() for a program's thread, which what arrives meanwhile wakes, too. 0 before the time is over:
-  /// something has arrived; take it in, look, and wait again.
-  virtual int wait(pollfd* files, uint32_t count, int timeout_ms) = 0;
   /// The identity of a file's XRC domain on this device, never 0. EAGAIN: there is none, and none is to be
   /// made, or the agent is away; EINVAL: there is one, and it was to be `exclusive`.
   virtual Expected<uint64_t> open_xrc_domain(const agent::XrcFile& file, bool create, bool exclusive) = 0;

@@ -2,14 +2,10 @@
 // Completion channels.
 #include "lib/ibverbs/channel.h"
 
-#include <fcntl.h>
-#include <poll.h>
-
 #include <new>
 
 #include "lib/ibverbs/contexts.h"
 #include "lib/ibverbs/waiting.h"
-#include "lib/ibverbs/waiting_in_place.h"
 
 namespace verbatim::verbs {
 
@@ -19,11 +15,6 @@ void Context::on_completion(hw::Cq& device_cq) {
   Channel::of(cq->cq.channel)->events.push({cq, &cq->completions_reported, 0});
 }
 
-namespace {
-
-bool blocks(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0; }
-
-}  // namespace
 }  // namespace verbatim::verbs
 
 using namespace verbatim::verbs;
@@ -64,27 +55,14 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
   Context* context = usable(channel->context);
   if (context == nullptr) return -1;
   context->hca->poll();
-  EventQueue& events = Channel::of(channel)->events;
   Event event;
-  int error = events.take_at_once(event);
-  if (error == EAGAIN && blocks(events.fd())) {
-    pollfd wanted{events.fd(), POLLIN, 0};
-    while (context->opened->wait(&wanted, 1, -1) == 0) context->hca->poll();
-    error = events.take(event);
-  }
-  if (error != 0) {
+  if (const int error = Channel::of(channel)->events.take(event)) {
     errno = error;
     return -1;
   }
   *cq = &static_cast<CompletionQueue*>(event.subject)->cq;
   *cq_context = (*cq)->cq_context;
   return 0;
-}
-
-int verbatim_wait(ibv_context* public_context, pollfd* files, nfds_t count, int timeout_ms) {
-  Context* context = usable(public_context);
-  if (context == nullptr) return -1;
-  return context->opened->wait(files, static_cast<uint32_t>(count), timeout_ms);
 }
 
 void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {

@@ -32,28 +32,18 @@ void EventQueue::push(const Event& event, bool once) {
   }
 }
 
-// False when the subject went away after its token was taken.
-bool EventQueue::pop(Event& event) {
-  const std::lock_guard guard(lock_);
-  if (events_.empty()) return false;
-  event = events_.front();
-  events_.pop_front();
-  if (event.reported != nullptr) ++*event.reported;
-  return true;
-}
-
 int EventQueue::take(Event& event) {
-  do {
+  for (;;) {
     uint64_t token = 0;
     if (::read(fd_, &token, sizeof token) < 0) return errno;
-  } while (!pop(event));
-  return 0;
-}
-
-int EventQueue::take_at_once(Event& event) {
-  while (take_token_at_once())
-    if (pop(event)) return 0;
-  return EAGAIN;
+    const std::lock_guard guard(lock_);
+    // Empty when the subject went away between the read and here.
+    if (events_.empty()) continue;
+    event = events_.front();
+    events_.pop_front();
+    if (event.reported != nullptr) ++*event.reported;
+    return 0;
+  }
 }
 
 void EventQueue::forget(const void* subject) {

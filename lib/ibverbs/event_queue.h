@@ -32,14 +32,11 @@ class EventQueue {
   /// Takes the oldest event, waiting for one unless the descriptor is non-blocking. Counts it in
   /// *event.reported. Returns 0 or an errno value (EAGAIN, EINTR).
   int take(Event& event);
-  /// The same without waiting: EAGAIN, whatever the descriptor is.
-  int take_at_once(Event& event);
   /// Drops the unread events of a subject.
   void forget(const void* subject);
 
  private:
   bool take_token_at_once();
-  bool pop(Event& event);
 
   std::mutex lock_;
   std::deque<Event> events_;

@@ -123,7 +123,6 @@ DatagramPort* DatagramSocket::port_for(const Peer& peer) {
   port->arm();
   epoll_event event{EPOLLIN, {.ptr = port.get()}};
   if (::epoll_ctl(all_, EPOLL_CTL_ADD, port->events()->fd, &event) != 0) return nullptr;
-  device_ = port->verbs();
   return (ports_[source] = std::move(port)).get();
 }
 
@@ -252,7 +251,7 @@ int DatagramSocket::wait(Lock& lock, bool nonblocking, const std::function<bool(
     if (test()) return 0;
     lock.unlock();
     pollfd waits[2] = {{all_, POLLIN, 0}, {watch.bell(), POLLIN, 0}};
-    const int woken = poll_in(device_, waits, 2, -1);
+    const int woken = ::poll(waits, 2, -1);
     const int error = errno;
     lock.lock();
     if (woken > 0 && waits[1].revents != 0) silence(watch.bell());

@@ -53,7 +53,6 @@ class DatagramPort {
   const DatagramHeader& header() const { return header_; }
   uint32_t qpn() const { return id_->qp->qp_num; }
   ibv_comp_channel* events() const { return channel_; }
-  ibv_context* verbs() const { return id_->verbs; }
   void arm() { ibv_req_notify_cq(cq_, 0); }
   void take_events();
 
@@ -110,7 +109,6 @@ class DatagramSocket final : public Socket {
   uint64_t edges() override { return edges_; }
   Waits prepare_to_wait() override;
   void woken() override;
-  ibv_context* verbs() override { return device_; }
   off_t map(void* start, size_t bytes, int prot, off_t offset) override;
   int unmap(void* start, size_t bytes) override;
   ssize_t write_to_mapping(const void* from, size_t bytes, off_t offset, int flags) override;
@@ -151,7 +149,6 @@ class DatagramSocket final : public Socket {
   const int domain_;
   std::mutex lock_;
   Spin spin_;
-  std::atomic<ibv_context*> device_{nullptr};
   bool named_ = false;
   std::chrono::steady_clock::time_point looked_at_udp_;
   uint64_t edges_ = 1;

@@ -68,13 +68,6 @@ std::vector<pollfd> waits_of(std::vector<Watched>& all, int bell) {
   return waits;
 }
 
-/// A device that some of them wait for; null: there is none. Its process's others are heard with it.
-ibv_context* device_of(const std::vector<Watched>& all) {
-  for (const Watched& each : all)
-    if (each.socket != nullptr && each.socket->verbs() != nullptr) return each.socket->verbs();
-  return nullptr;
-}
-
 void tell_of_waking(std::vector<Watched>& all) {
   for (Watched& each : all)
     if (each.socket != nullptr) each.socket->woken();
@@ -103,7 +96,7 @@ int wait_for(std::vector<Watched>& all, int timeout_ms) {
       if (left.count() <= 0) return 0;
       pause = std::min(pause, left);
     }
-    if (poll_in(device_of(all), waits.data(), waits.size(), static_cast<int>(pause.count())) < 0) return -1;
+    if (::poll(waits.data(), waits.size(), static_cast<int>(pause.count())) < 0) return -1;
     if (waits[0].revents != 0) silence(watch.bell());
     tell_of_waking(all);
     found = look(all);

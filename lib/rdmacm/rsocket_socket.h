@@ -7,7 +7,6 @@
 #include <atomic>
 #include <memory>
 
-#include "lib/ibverbs/waiting_in_place.h"
 #include "lib/rdmacm/public.h"
 #include "lib/rdmacm/rsocket_watchers.h"
 
@@ -50,9 +49,6 @@ class Socket {
   /// Some of these have become readable.
   virtual void woken() = 0;
 
-  /// The device that it waits for; null: none yet.
-  virtual ibv_context* verbs() = 0;
-
   virtual off_t map(void* start, size_t bytes, int prot, off_t offset) = 0;
   virtual int unmap(void* start, size_t bytes) = 0;
   virtual ssize_t write_to_mapping(const void* from, size_t bytes, off_t offset, int flags) = 0;
@@ -65,13 +61,6 @@ class Socket {
   std::atomic<int> status_flags{0};      ///< O_NONBLOCK, as of F_SETFL
   std::atomic<int> descriptor_flags{0};  ///< FD_CLOEXEC, as of F_SETFD
 };
-
-/// poll(), which waits for what arrives at a device, too, unless that is null. 0 before the time is over:
-/// look and wait again.
-inline int poll_in(ibv_context* device, pollfd* files, nfds_t count, int timeout_ms) {
-  return device != nullptr ? verbatim_wait(device, files, count, timeout_ms)
-                           : ::poll(files, count, timeout_ms);
-}
 
 /// Makes sockets; null with errno set.
 std::shared_ptr<Socket> make_stream_socket(int domain);

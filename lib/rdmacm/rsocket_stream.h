@@ -38,7 +38,6 @@ class StreamSocket final : public Socket {
   uint64_t edges() override;
   Waits prepare_to_wait() override;
   void woken() override;
-  ibv_context* verbs() override;
 
   off_t map(void* start, size_t bytes, int prot, off_t offset) override;
   int unmap(void* start, size_t bytes) override;

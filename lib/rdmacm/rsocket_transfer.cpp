@@ -37,7 +37,7 @@ int StreamSocket::wait_until(Lock& lock, bool nonblocking, const std::function<b
     lock.unlock();
     pollfd waits[3] = {
         {conduit_->events()->fd, POLLIN, 0}, {id_->channel->fd, POLLIN, 0}, {watch.bell(), POLLIN, 0}};
-    const int woken = poll_in(id_->verbs, waits, 3, -1);
+    const int woken = ::poll(waits, 3, -1);
     const int error = errno;
     lock.lock();
     if (woken > 0 && waits[2].revents != 0) silence(watch.bell());
@@ -181,11 +181,6 @@ Socket::Waits StreamSocket::prepare_to_wait() {
   if (phase_ != Phase::kOpen) return {{id_->channel->fd, -1}};
   if (conduit_->arm()) watchers.tell();
   return {{conduit_->events()->fd, id_->channel->fd}};
-}
-
-ibv_context* StreamSocket::verbs() {
-  const Lock lock(lock_);
-  return id_->verbs;
 }
 
 void StreamSocket::woken() {
