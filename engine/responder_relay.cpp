@@ -120,7 +120,11 @@ void Responder::pass_on_again(const Segment& segment) {
   way->send(part, nullptr, 0, false, nullptr);
 }
 
+// What comes over a wire answers nothing: only processes of this host have been asked.
 void Responder::on_relayed(wire::Channel& from, const Segment& segment, wire::Payload& payload) {
+  if (from.is_wire() || segment.transport != wire::Transport::kXrc ||
+      segment.operation == Operation::kCongestion)
+    return;
   const std::lock_guard<SpinLock> hold(lock_);
   const QpState state = qp_.state();
   const bool receives = state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd;
@@ -152,6 +156,8 @@ void Responder::note_answered(uint32_t psn) {
 }
 
 void Responder::keep_response(const Segment& segment, wire::Payload& payload) {
+  constexpr size_t kKeptMax = 65536;  // parts of reads, of which each may have many
+  if (responses_.size() >= kKeptMax) return;
   Response response{segment.operation,
                     segment.psn,
                     segment.packets,

@@ -61,6 +61,14 @@ class Script final : public wire::Fabric,
     spec.send_entries = 16;
     spec.access_key = kAccessKey;
     spec.errored_streams_max = 2;
+    if (type == engine::QpType::kXrcReceive) {
+      constexpr uint64_t kXrcDomain = 7;
+      spec.domain = spec.send_entries = 0;
+      spec.send = nullptr;
+      spec.shared_receive = true;
+      spec.xrc_domain = kXrcDomain;
+      shared_queue = *engine_->add_shared_queue({kXrcDomain, {1, this, this}});
+    }
     qp_ = *engine_->create_queue_pair(spec);
     connect(type);
   }
@@ -193,6 +201,7 @@ class Script final : public wire::Fabric,
   uint8_t* memory() { return memory_.data(); }
   engine::QueuePair& qp() { return *qp_; }
   engine::QpAttributes attributes;
+  uint32_t shared_queue = 0;  ///< of an XRC receiver
   void modify(uint32_t mask) { ASSERT_TRUE(static_cast<bool>(qp_->modify(attributes, mask))); }
 
   // wire::Fabric
@@ -247,7 +256,7 @@ class Script final : public wire::Fabric,
  private:
   void connect(engine::QpType type) {
     using namespace engine;
-    const bool rc = type == QpType::kRc;
+    const bool rc = type == QpType::kRc, receiver = type == QpType::kXrcReceive;
     const bool initiator = type == QpType::kDci, target = type == QpType::kDct;
     attributes.port = 1;
     attributes.access = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
@@ -266,11 +275,12 @@ class Script final : public wire::Fabric,
       step(QpState::kRtr, kQpPathMtu);
     } else {
       step(QpState::kRtr, kQpAv | kQpPathMtu |
-                              (target ? kQpMinRnrTimer
-                               : rc   ? kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer
-                                      : kQpDestQpn | kQpRqPsn));
+                              (target           ? kQpMinRnrTimer
+                               : rc || receiver ? kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer
+                                                : kQpDestQpn | kQpRqPsn));
     }
     if (target) return;
+    if (receiver) return step(QpState::kRts, kQpSqPsn | kQpTimeout);
     step(QpState::kRts,
          kQpSqPsn | (rc || initiator ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0));
   }
