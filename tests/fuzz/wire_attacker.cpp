@@ -79,6 +79,8 @@ void Attacker::aim(roce::Headers& headers, bool to_datagrams) {
   const uint64_t access_key = to_datagrams && !random_.one_in(8) ? kAccessKey : random_.next();
   headers.dceth = {access_key, 5 + random_.below(3), 0x123400 + random_.below(4),
                    near(headers.bth.psn) & roce::kNumberMask};
+  headers.xrceth = {random_.one_in(8) ? random_.below(1 << 24) : victim_.extended_queue};
+  headers.feth = {static_cast<uint8_t>(random_.below(4)), static_cast<uint8_t>(random_.below(4))};
   const ibv_mr* mr = random_.one_in(2) ? victim_.writable : victim_.read_only;
   const uint64_t base = address_of(mr);
   const uint64_t address =
@@ -92,9 +94,11 @@ void Attacker::aim(roce::Headers& headers, bool to_datagrams) {
 
 roce::Headers Attacker::any_headers(bool to_datagrams) {
   roce::Headers headers;
-  const ibv_qp* qps[] = {victim_.connected, victim_.unreliable, victim_.dynamic, victim_.datagrams};
-  const uint32_t which = random_.below(to_datagrams ? 4 : 3);
-  const Transport transports[] = {Transport::kRc, Transport::kUc, Transport::kDc, Transport::kUd};
+  const ibv_qp* qps[] = {victim_.connected, victim_.unreliable, victim_.dynamic, victim_.extended,
+                         victim_.datagrams};
+  const uint32_t which = random_.below(to_datagrams ? 5 : 4);
+  const Transport transports[] = {Transport::kRc, Transport::kUc, Transport::kDc, Transport::kXrc,
+                                  Transport::kUd};
   do {
     const auto code = static_cast<uint8_t>(random_.below(32) | static_cast<uint8_t>(transports[which]));
     headers.bth.opcode = static_cast<roce::Opcode>(random_.one_in(50) ? random_.below(256) : code);
@@ -136,9 +140,10 @@ void Attacker::send_captured(const std::vector<testing::Golden>& captured, bool 
   if (!packet || packet->headers.bth.destination == 1) return;
   roce::Headers headers = packet->headers;
   const Transport transport = roce::transport_of(headers.bth.opcode);
-  const ibv_qp* to = transport == Transport::kUc   ? victim_.unreliable
-                     : transport == Transport::kUd ? victim_.datagrams
-                                                   : victim_.connected;
+  const ibv_qp* to = transport == Transport::kUc    ? victim_.unreliable
+                     : transport == Transport::kUd  ? victim_.datagrams
+                     : transport == Transport::kXrc ? victim_.extended
+                                                    : victim_.connected;
   headers.bth.destination = to->qp_num;
   aim(headers, to_datagrams);
   std::vector<uint8_t> payload(packet->payload.begin(), packet->payload.end());
@@ -178,23 +183,30 @@ void Attacker::name_forbidden(roce::Reth& reth, bool writes) {
 }
 
 void Attacker::send_wrong_key() {
-  static constexpr Transport kTransports[] = {Transport::kRc, Transport::kUc, Transport::kDc};
+  static constexpr Transport kTransports[] = {Transport::kRc, Transport::kUc, Transport::kDc,
+                                              Transport::kXrc};
   const Transport transport = kTransports[random_.below(std::size(kTransports))];
   static constexpr Operation kEach[] = {Operation::kWriteOnly,   Operation::kWriteOnlyImmediate,
                                         Operation::kWriteFirst,  Operation::kReadRequest,
-                                        Operation::kCompareSwap, Operation::kFetchAdd};
-  const Operation operation = kEach[random_.below(transport == Transport::kUc ? 3 : std::size(kEach))];
+                                        Operation::kCompareSwap, Operation::kFetchAdd,
+                                        Operation::kAtomicWrite};
+  const uint32_t operations = transport == Transport::kUc ? 3 : transport == Transport::kDc ? 6 : 7;
+  const Operation operation = kEach[random_.below(operations)];
   roce::Headers headers;
   headers.bth.opcode = roce::opcode(transport, operation);
-  headers.bth.destination = (transport == Transport::kUc   ? victim_.unreliable
-                             : transport == Transport::kDc ? victim_.dynamic
-                                                           : victim_.connected)
+  headers.bth.destination = (transport == Transport::kUc    ? victim_.unreliable
+                             : transport == Transport::kDc  ? victim_.dynamic
+                             : transport == Transport::kXrc ? victim_.extended
+                                                            : victim_.connected)
                                 ->qp_num;
-  headers.bth.psn = (kPsn + (transport == Transport::kRc ? 0 : psn_)) & roce::kNumberMask;
+  headers.bth.psn =
+      (kPsn + (transport == Transport::kUc || transport == Transport::kDc ? psn_ : 0)) & roce::kNumberMask;
   headers.bth.ack_request = true;
   const bool atomic = operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
   const bool first = operation == Operation::kWriteFirst, read = operation == Operation::kReadRequest;
-  headers.reth.length = atomic ? 8 : first ? kMtu + 1 + random_.below(kMtu) : 1 + random_.below(kMtu);
+  const bool word = atomic || operation == Operation::kAtomicWrite;
+  headers.xrceth = {victim_.extended_queue};
+  headers.reth.length = word ? 8 : first ? kMtu + 1 + random_.below(kMtu) : 1 + random_.below(kMtu);
   const uint32_t length = headers.reth.length;
   headers.dceth = {kAccessKey, 1 + psn_, random_.below(1 << 24), headers.bth.psn};
   if (transport == Transport::kDc && random_.one_in(2)) {  // all is right but the key of the target
@@ -219,7 +231,7 @@ void Attacker::send_to_nobody() {
   const auto known = [&](uint32_t qpn) {
     return qpn <= 1 || qpn == roce::kNumberMask || qpn == victim_.connected->qp_num ||
            qpn == victim_.unreliable->qp_num || qpn == victim_.datagrams->qp_num ||
-           qpn == victim_.dynamic->qp_num || qpn == victim_.marker();
+           qpn == victim_.dynamic->qp_num || qpn == victim_.marker() || qpn == victim_.extended->qp_num;
   };
   do  // of the victim's process, or of none
     headers.bth.destination = random_.one_in(2)

@@ -19,10 +19,17 @@ namespace verbatim::fuzz {
 namespace {
 
 /// What receive requests are for: in the order of the queue pairs, the last of the shared queue.
-enum Receiver : uint64_t { kOfConnected = 1, kOfUnreliable, kOfDatagrams, kOfTarget };
+enum Receiver : uint64_t { kOfConnected = 1, kOfUnreliable, kOfDatagrams, kOfTarget, kOfExtended };
 constexpr int kReceivesOfEach = 32;
+constexpr uint32_t kPeerNumber = 0x123456;
 constexpr unsigned int kRights =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+bool works(ibv_qp* qp) {
+  ibv_qp_attr now;
+  ibv_qp_init_attr initial;
+  return ibv_query_qp(qp, &now, IBV_QP_STATE, &initial) == 0 && now.qp_state == IBV_QPS_RTS;
+}
 
 }  // namespace
 
@@ -58,6 +65,8 @@ Victim::Victim(Random& random) : random_(random) {
   expect(srq_ != nullptr, "no shared queue");
   for (int i = 0; i < kReceivesOfEach; i++) receive(kOfTarget);
   dynamic = make_target();
+  open_extended();
+  extended = make_extended();
   datagrams = make(IBV_QPT_UD);
   connected = make(IBV_QPT_RC);
   unreliable = make(IBV_QPT_UC);
@@ -74,16 +83,17 @@ void Victim::renew() {
   for (ibv_qp** qp : {&connected, &unreliable, &datagrams}) replace(*qp);
   expect(ibv_destroy_qp(dynamic) == 0, "a target cannot be destroyed");
   dynamic = make_target();
+  expect(ibv_destroy_qp(extended) == 0, "a receiver cannot be destroyed");
+  extended = make_extended();
 }
 
 void Victim::get_ready() {
   take_completions();
-  for (ibv_qp** qp : {&connected, &unreliable, &datagrams}) {
-    ibv_qp_attr now;
-    ibv_qp_init_attr initial;
-    const bool works = ibv_query_qp(*qp, &now, IBV_QP_STATE, &initial) == 0 && now.qp_state == IBV_QPS_RTS;
-    if (!works) replace(*qp);
-  }
+  for (ibv_qp** qp : {&connected, &unreliable, &datagrams})
+    if (!works(*qp)) replace(*qp);
+  if (works(extended)) return;
+  expect(ibv_destroy_qp(extended) == 0, "a receiver cannot be destroyed");
+  extended = make_extended();
 }
 
 void Victim::take_completions() {
@@ -92,7 +102,8 @@ void Victim::take_completions() {
     for (int i = 0; i < count; i++)
       if (done[i].wr_id == Marker::kWorkRequest)
         marker_->take(done[i]);
-      else if (done[i].wr_id == kOfTarget || (done[i].wr_id != 0 && done[i].status == IBV_WC_SUCCESS))
+      else if (done[i].wr_id == kOfTarget || done[i].wr_id == kOfExtended ||
+               (done[i].wr_id != 0 && done[i].status == IBV_WC_SUCCESS))
         receive(done[i].wr_id);
 }
 
@@ -128,7 +139,7 @@ ibv_qp* Victim::make(ibv_qp_type type) {
   const Gid peer = host(kPeer);
   std::memcpy(to.gid.raw, peer.bytes.data(), 16);
   to.gid_index = 1;  // the first is no address that packets could come from
-  to.qpn = 0x123456;
+  to.qpn = kPeerNumber;
   to.qkey = kQkey;
   to.receive_psn = to.send_psn = kPsn;
   to.access = kRights;
@@ -174,11 +185,65 @@ ibv_qp* Victim::make_target() {
   return qp;
 }
 
+void Victim::open_extended() {
+  ibv_xrcd_init_attr domain{};
+  domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  domain.fd = -1;
+  domain.oflags = O_CREAT;
+  domain_ = ibv_open_xrcd(context_, &domain);
+  expect(domain_ != nullptr, "no XRC domain");
+  ibv_srq_init_attr_ex shared{};
+  shared.attr = {2 * kReceivesOfEach, 1, 0};
+  shared.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  shared.srq_type = IBV_SRQT_XRC;
+  shared.pd = pd_;
+  shared.xrcd = domain_;
+  shared.cq = cq_;
+  extended_srq_ = ibv_create_srq_ex(context_, &shared);
+  expect(extended_srq_ != nullptr && ibv_get_srq_num(extended_srq_, &extended_queue) == 0, "no queue of XRC");
+  for (int i = 0; i < kReceivesOfEach; i++) receive(kOfExtended);
+}
+
+ibv_qp* Victim::make_extended() {
+  ibv_qp_init_attr_ex wanted{};
+  wanted.qp_type = IBV_QPT_XRC_RECV;
+  wanted.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+  wanted.xrcd = domain_;
+  ibv_qp* qp = ibv_create_qp_ex(context_, &wanted);
+  expect(qp != nullptr, "no receiver of XRC");
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qp_access_flags = kRights | IBV_ACCESS_FLUSH_GLOBAL;
+  const bool begun =
+      ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0;
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.dest_qp_num = kPeerNumber;
+  attr.rq_psn = attr.sq_psn = kPsn;
+  attr.max_dest_rd_atomic = 4;
+  attr.min_rnr_timer = 1;
+  ibv_gid peer;
+  const Gid gid = host(kPeer);
+  std::memcpy(peer.raw, gid.bytes.data(), 16);
+  attr.ah_attr = test::address_of(peer);
+  attr.ah_attr.grh.sgid_index = 1;
+  const int receives_too = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  expect(begun && ibv_modify_qp(qp, &attr, receives_too) == 0, "a receiver of XRC does not get ready");
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = 14;
+  expect(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT) == 0,
+         "a receiver of XRC does not get ready to send");
+  return qp;
+}
+
 void Victim::receive(uint64_t id) {
   ibv_sge sge{reinterpret_cast<uint64_t>(memory + kReceives * kPart), 2048, receives->lkey};
   ibv_recv_wr request{id, nullptr, &sge, 1}, *bad = nullptr;
-  if (id == kOfTarget)
-    (void)ibv_post_srq_recv(srq_, &request, &bad);
+  if (id == kOfTarget || id == kOfExtended)
+    (void)ibv_post_srq_recv(id == kOfTarget ? srq_ : extended_srq_, &request, &bad);
   else
     (void)ibv_post_recv(id == kOfConnected    ? connected
                         : id == kOfUnreliable ? unreliable

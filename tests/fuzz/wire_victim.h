@@ -41,7 +41,9 @@ class Victim {
   ibv_mr *writable, *read_only;
   ibv_mr *receives, *local;  ///< peers have no right to them
   ibv_qp *connected, *unreliable, *datagrams;
-  ibv_qp* dynamic;  ///< a target of whoever has its access key
+  ibv_qp* dynamic;   ///< a target of whoever has its access key
+  ibv_qp* extended;  ///< a receiver of XRC, connected as the others are
+  uint32_t extended_queue = 0;
 
   /// A queue pair that has failed is replaced; each has requests to receive, and waits for answers.
   void get_ready();
@@ -59,6 +61,8 @@ class Victim {
   ibv_mr* reg(Part part, int access);
   ibv_qp* make(ibv_qp_type type);
   ibv_qp* make_target();
+  void open_extended();
+  ibv_qp* make_extended();
   void replace(ibv_qp*& qp);
   void receive(uint64_t id);
   void ask(ibv_qp* qp);
@@ -67,7 +71,8 @@ class Victim {
   ibv_context* context_;
   ibv_pd* pd_;
   ibv_cq* cq_;
-  ibv_srq* srq_;
+  ibv_srq *srq_, *extended_srq_;
+  ibv_xrcd* domain_;
   std::unique_ptr<Marker> marker_;
 };
 
