@@ -2,23 +2,30 @@
 # SPDX-License-Identifier: MIT
 """Prints the table of speeds, each row a ratio against a reference taken in the same run.
 
-usage: run.py --build DIR [--quick] [--only REGEX]
+usage: run.py --build DIR [--quick | --once] [--only REGEX]
 
 Ours and the reference take turns, five times each (--quick: three, with fewer iterations); the medians count, of the
-ratio too.
+ratio too. --once is for tests: each is measured once, briefly, and what counts is that it can be. The exit status is 1 if
+a row has failed, and 77 then if two hosts cannot be made here.
 """
 import argparse
 import collections
+import contextlib
 import os
 import platform
 import random
 import re
 import statistics
 import subprocess
+import sys
 import time
+
+import hosts
 
 KIB, MIB = 1 << 10, 1 << 20
 ADDRESS = '127.0.0.1'
+FAILED = 'failed'
+SKIPPED_STATUS = 77
 
 # ours, reference: functions that take one measurement; better: 'more' or 'less'; limit: of the ratio,
 # or of our number where there is no reference; None: there is no target.
@@ -36,12 +43,18 @@ def listening(port):
 class Bench:
     def __init__(self, options):
         self.build = os.path.abspath(options.build)
-        self.scale = 0.1 if options.quick else 1.0
+        self.scale = 0.02 if options.once else 0.1 if options.quick else 1.0
         self.environment = dict(os.environ, LC_ALL='C', LD_LIBRARY_PATH=os.path.join(self.build, 'lib'),
                                 VERBATIM_AGENT_SOCKET=f'verbatim-bench-{os.getpid()}')
         self.port = random.randrange(19000, 30000)
         self.through_run = [os.path.join(self.build, 'bin', 'verbatim'), 'run', '--']
         self.gid = None
+        self.hosts = hosts.Hosts(self.build, self.environment, self.scale)
+        self.narrow_hosts = hosts.Hosts(self.build, self.environment, self.scale, 1500)
+
+    def close(self):
+        self.hosts.close()
+        self.narrow_hosts.close()
 
     def iterations(self, count):
         return max(20, int(count * self.scale))
@@ -156,6 +169,7 @@ class Bench:
                       lambda operation=operation: self.own('rpma_costs', 'verbs', operation, 8), 'less', 1.1)
         for transport in ('rc_v', 'ud_v', 'rc_x', 'ud_x', 'dc_x'):
             yield from self.over_device(transport)
+        yield from hosts.rows(self.hosts, self.narrow_hosts, Row)
 
 
 def measure(row, repetitions):
@@ -181,6 +195,15 @@ def judged(row, ours, ratio):
     return ('-' if ratio is None else f'{ratio:.2f}'), f'{sign} {row.limit:g}', 'yes' if good else 'NO'
 
 
+def report(row, repetitions):
+    try:
+        ours, reference, ratio = measure(row, repetitions)
+    except (RuntimeError, OSError, subprocess.SubprocessError, IndexError, AttributeError) as error:
+        return row.name, FAILED, '', '', str(error)[:80], '', '', 'NO'
+    shown = '' if reference is None else f'{reference:.2f}'
+    return row.name, f'{ours:.2f}', shown, row.unit, row.reference_name, *judged(row, ours, ratio)
+
+
 def version(package):
     out = subprocess.run(['dpkg-query', '-W', '-f=${Version}', package], capture_output=True, text=True, check=False)
     return out.stdout or 'unknown'
@@ -196,25 +219,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', required=True)
     parser.add_argument('--quick', action='store_true')
+    parser.add_argument('--once', action='store_true')
     parser.add_argument('--only', default='')
     options = parser.parse_args()
-    repetitions = 3 if options.quick else 5
+    repetitions = 1 if options.once else 3 if options.quick else 5
     print(machine())
     print(f'perftest {version("perftest")}, ucx-utils {version("ucx-utils")}; '
           f'medians of {repetitions}, load {os.getloadavg()[0]:.1f} at the start')
     layout = '{:30} {:>11} {:>11} {:8} {:28} {:>7} {:>9} {}'
     print(layout.format('what', 'ours', 'reference', 'unit', 'reference is', 'ratio', 'target', 'reached'))
-    for row in Bench(options).rows():
-        if not re.search(options.only, row.name):
-            continue
-        try:
-            ours, reference, ratio = measure(row, repetitions)
-        except (RuntimeError, OSError, subprocess.SubprocessError, IndexError, AttributeError) as error:
-            print(layout.format(row.name, 'failed', '', '', str(error)[:80], '', '', 'NO'), flush=True)
-            continue
-        shown = '' if reference is None else f'{reference:.2f}'
-        print(layout.format(row.name, f'{ours:.2f}', shown, row.unit, row.reference_name, *judged(row, ours, ratio)),
-              flush=True)
+    failed = False
+    with contextlib.closing(Bench(options)) as bench:
+        for row in bench.rows():
+            if re.search(options.only, row.name):
+                columns = report(row, repetitions)
+                failed |= columns[1] == FAILED
+                print(layout.format(*columns), flush=True)
+    sys.exit(0 if not failed else 1 if hosts.can_be_made() else SKIPPED_STATUS)
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@
 set -eu
 
 bench=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-bash "$bench/../scripts/deps.sh"
+bash "$bench/../scripts/deps.sh" iperf3
 build_dir=$(bash "$bench/../scripts/build.sh" release)
 cmake --build "$build_dir" --target verbatim_bench >"$build_dir/bench.log" 2>&1 || { cat "$build_dir/bench.log" >&2; exit 1; }
 exec python3 "$bench/run.py" --build "$build_dir" "$@"

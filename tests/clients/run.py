@@ -52,7 +52,7 @@ class TwoHosts:
     addresses = (('10.77.0.1', 'fd77::1'), ('10.77.0.2', 'fd77::2'))
 
     def __init__(self, mtu):
-        self.names = [f'verbatim-{os.getpid()}-{end}' for end in 'ab']
+        self.names = [f'verbatim-{os.getpid()}-{mtu}-{end}' for end in 'ab']
         self.server_prefix, self.client_prefix = [('ip', 'netns', 'exec', name) for name in self.names]
         for name in self.names:
             self.ip(f'netns add {name}')
