@@ -97,18 +97,18 @@ void GeneralServices::send(const Gid& local, uint32_t interface, const Gid& remo
   way.destination = remote;
   way.tap = &tap_;
   const wire::Piece piece{const_cast<uint8_t*>(mad.data()), mad.size()};
-  wire::udp::Sent sent;
-  (void)wire::udp::Outbox::mine().send(way, segment, &piece, false, sent);
+  (void)wire::udp::Outbox::mine().send(nullptr, way, segment, &piece, false, false);
 }
 
 void GeneralServices::receive(int socket, const std::function<void(const cm::Arrival&)>& arrived) {
   if (!inbox_) inbox_ = std::make_unique<wire::udp::Inbox>();
   for (uint32_t batch = 0; batch < kBatches; batch++) {
-    const uint32_t count = inbox_->receive(socket, wire::udp::Inbox::kMessages);
+    bool more = false;
+    const uint32_t count = inbox_->receive(socket, more);
     wire::udp::Arrival from;
     for (uint32_t i = 0; i < count; i++)
       if (inbox_->read(i, from)) unpack(from, tap_, arrived);
-    if (count < wire::udp::Inbox::kMessages) break;
+    if (!more) break;
   }
 }
 

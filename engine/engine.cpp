@@ -9,6 +9,7 @@
 #include "engine/dc_target.h"
 #include "engine/gathering.h"
 #include "engine/queue_pair.h"
+#include "wire/link/burst.h"
 
 namespace verbatim::engine {
 
@@ -191,10 +192,12 @@ bool Engine::owed_is_due(bool arrived, bool patient) {
   if (owed_when_ == Owed::kAtOnce || owed_ >= kAcksHeldBack) return true;
   if (arrived) owed_looks_ = 0;
   if (fabric_.pending()) return false;
-  return owed_when_ == Owed::kSoon || !patient || ++owed_looks_ >= kAckLooks;
+  if (owed_when_ == Owed::kSoon || !patient) return true;
+  return owed_when_ == Owed::kNextLook ? !arrived : ++owed_looks_ >= kAckLooks;
 }
 
 uint32_t Engine::progress_locked(bool patient) {
+  looks_.store(looks() + 1, std::memory_order_relaxed);
   uint32_t done = fabric_.poll(*this, kArrivalsPerProgress);
   if (any_owers_.load(std::memory_order_relaxed) && owed_is_due(done > 0, patient)) done += send_owed();
   if (any_ready_.load(std::memory_order_acquire)) done += run_ready();
@@ -272,14 +275,22 @@ void Engine::set_timer(QueuePair& qp, uint64_t deadline_ns, bool listed) {
   if (wake) host_.wake_engine_thread();
 }
 
+// False: it is on the list already.
+bool Engine::list_ready(QueuePair& qp) {
+  if (qp.scheduled.exchange(true, std::memory_order_acq_rel)) return false;
+  std::lock_guard<SpinLock> hold(list_lock_);
+  ready_.push_back(&qp);
+  any_ready_.store(true, std::memory_order_release);
+  return true;
+}
+
 void Engine::schedule(QueuePair& qp) {
-  if (qp.scheduled.exchange(true, std::memory_order_acq_rel)) return;
-  {
-    std::lock_guard<SpinLock> hold(list_lock_);
-    ready_.push_back(&qp);
-    any_ready_.store(true, std::memory_order_release);
-  }
-  host_.wake_engine_thread();
+  if (list_ready(qp) || any_quiet_.load(std::memory_order_acquire)) host_.wake_engine_thread();
+}
+
+void Engine::schedule_quietly(QueuePair& qp) {
+  any_quiet_.store(true, std::memory_order_release);
+  (void)list_ready(qp);
 }
 
 uint32_t Engine::run_ready() {
@@ -287,6 +298,7 @@ uint32_t Engine::run_ready() {
     std::lock_guard<SpinLock> hold(list_lock_);
     running_.swap(ready_);
     any_ready_.store(false, std::memory_order_relaxed);
+    any_quiet_.store(false, std::memory_order_relaxed);
   }
   const uint32_t count = static_cast<uint32_t>(running_.size());
   for (QueuePair* qp : running_) {
@@ -312,6 +324,7 @@ uint32_t Engine::send_owed() {
   owed_ = owed_looks_ = 0;
   owed_when_ = Owed::kLater;
   const uint32_t count = static_cast<uint32_t>(answering_.size());
+  wire::Burst burst;
   for (Responder* responder : answering_) {
     const uint32_t room = room_epoch();
     QueuePair& qp = responder->queue_pair();

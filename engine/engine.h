@@ -138,15 +138,20 @@ class Engine final : public wire::Receiver {
   /// Puts the queue pair on the list that progress runs; wakes the engine thread unless a program thread
   /// polls.
   void schedule(QueuePair& qp);
+  /// The same without waking anybody: something else is going to make somebody look soon.
+  void schedule_quietly(QueuePair& qp);
+  /// Counts looks for arrivals.
+  uint32_t looks() const { return looks_.load(std::memory_order_relaxed); }
   /// The queue pair wants its timer called at `deadline_ns`, or at the next coarse tick when that is 0.
   /// `listed`: it is on the timer list already.
   void set_timer(QueuePair& qp, uint64_t deadline_ns, bool listed);
   /// Receive requests posted to it from now on are flushed.
   void note_errored(QueuePair& qp);
   enum class Owed : uint8_t {
-    kLater,   ///< when some have gathered, or nothing else arrives for a while
-    kSoon,    ///< when all that has arrived is dealt with
-    kAtOnce,  ///< a response or refusal
+    kLater,     ///< when some have gathered, or nothing else arrives for a while
+    kNextLook,  ///< when the next look finds nothing, unless the program's answer takes it along before
+    kSoon,      ///< when all that has arrived is dealt with
+    kAtOnce,    ///< a response or refusal
   };
   /// Owes an acknowledgement or response.
   void owe_ack(Responder& responder, Owed when);
@@ -176,6 +181,7 @@ class Engine final : public wire::Receiver {
   void rest();
   uint64_t tick_locked(uint64_t now_ns);
   uint64_t run_timers(uint64_t now_ns);
+  bool list_ready(QueuePair& qp);
   void forget(QueuePair& qp);
   bool deliver_multicast(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
   bool deliver_frame(const wire::Segment& segment, wire::Payload& payload);
@@ -216,6 +222,7 @@ class Engine final : public wire::Receiver {
   std::vector<QueuePair*> xrc_receivers_;
   SharedQueues shared_queues_;
   XrcGuests xrc_guests_{*this};
+  std::atomic<bool> any_quiet_{false};         ///< some are ready that nobody was woken for
   std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer
   std::atomic<uint32_t> room_epoch_{0};
   static constexpr uint32_t kConnectionClockShift = 16;
@@ -225,7 +232,7 @@ class Engine final : public wire::Receiver {
   std::mutex groups_lock_;
   std::vector<Attachment> attachments_;
   Steering steering_;
-  std::atomic<uint32_t> program_polls_{0}, vain_polls_{0}, receives_{0};
+  std::atomic<uint32_t> program_polls_{0}, vain_polls_{0}, receives_{0}, looks_{0};
 };
 
 }  // namespace verbatim::engine

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "engine/qp_types.h"
 #include "wire/link/segment.h"
 
@@ -14,7 +15,7 @@ namespace verbatim::engine {
 /// How many bytes may be under way: halved by each sign of loss or congestion, and restored by time.
 class SendWindow {
  public:
-  static constexpr uint32_t kBytesMax = 256 * 1024;
+  static constexpr uint32_t kBytesMax = 512 * 1024;
   static constexpr uint32_t kBytesMin = 16 * 1024;
   static constexpr uint64_t kRecoveryNs = 5'000'000;  ///< from nothing to all
   static constexpr uint64_t kCalmNs = 50'000;         ///< signs of congestion that come faster count once
@@ -84,24 +85,33 @@ class Asked {
 
 /// Of a connection over a wire, between the oldest packet that the peer may lack and the newest one sent.
 struct Flight {
-  static constexpr uint32_t kPacketsMax = 256;
+  static constexpr uint32_t kPacketsMax = 512;
   static constexpr uint32_t kPacketsUnasked = 16;  ///< sent before the peer is asked for an acknowledgement
   static constexpr uint32_t kNoPsn = UINT32_MAX;
 
   uint32_t end_psn = 0;        ///< nothing from there on has ever been sent
   uint32_t bytes = 0;          ///< between the oldest packet that the peer may lack and the cursor
   uint32_t unasked = 0;        ///< packets sent since an acknowledgement was asked for
+  uint32_t rung = 0;           ///< doorbells that wait for company
   uint32_t lost_psn = kNoPsn;  ///< missing, and sent again for that reason
   bool progressed = false;     ///< something was acknowledged since the timer was looked at
   uint64_t silent_at_ns = 0;   ///< when an acknowledgement is overdue; 0: none is awaited
+  // Before that, the oldest packet that the peer may lack is sent once more, now and then: the answer tells
+  // what it has.
+  uint64_t probe_at_ns = kNever;
+  uint64_t probe_wait_ns = 0;    ///< from the last time to the next
+  uint32_t probed_psn = kNoPsn;  ///< what was sent so
   Asked asked;
   SendWindow window;
+
+  /// When to look at the time.
+  uint64_t deadline_ns() const { return silent_at_ns == 0 ? kNever : std::min(silent_at_ns, probe_at_ns); }
 
   /// Nothing is under way, and the next packet is that one. What is known of the network stays.
   void begin(uint32_t psn) {
     end_psn = psn;
-    bytes = unasked = 0;
-    lost_psn = kNoPsn;
+    bytes = unasked = rung = 0;
+    lost_psn = probed_psn = kNoPsn;
     progressed = false;
     silent_at_ns = 0;
     asked = {};

@@ -197,14 +197,14 @@ Expected<uint32_t> QueuePair::resting_send_position() {
 // A datagram's request has ended when it is sent, and programs expect to hear of that before they hear of the
 // answer: arrivals are not taken in meanwhile. Unless somebody is just doing so, who may be this very thread.
 void QueuePair::ring() {
-  if (is_reliable(type())) return requester_.run();
+  if (is_reliable(type())) return requester_.ring();
   SpinLock& arrivals = engine_.progress_lock();
   bool held = arrivals.try_lock();
   for (int tries = 0; !held && tries < kTriesToHoldOff; tries++) {
     spin_pause();
     held = arrivals.try_lock();
   }
-  requester_.run();
+  requester_.ring();
   if (held) arrivals.unlock();
 }
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "engine/engine.h"
 #include "engine/message.h"
 #include "engine/queue_pair.h"
+#include "wire/link/burst.h"
 
 namespace verbatim::engine {
 
@@ -99,6 +101,17 @@ void Requester::reset() {
   connect(0);
 }
 
+void Requester::ring() {
+  AccessScope scope;
+  std::lock_guard<SpinLock> hold(lock_);
+  if (!is_wire_) return run_locked();
+  if (gathers()) return engine_.schedule_quietly(qp_);
+  const uint32_t before = next_psn_;
+  wire::Burst burst;
+  run_locked();
+  if (reliable_ && next_psn_ != before) qp_.responder().note_send();
+}
+
 void Requester::run() {
   AccessScope scope;
   std::lock_guard<SpinLock> hold(lock_);
@@ -111,6 +124,10 @@ void Requester::run_locked() {
     flush();
     return;
   }
+  std::optional<wire::Burst> burst;
+  if (is_wire_ || !reliable_) [[unlikely]]
+    burst.emplace();
+  flight_.rung = 0;
   budget_bytes_ = kBytesPerRun;
   stalled_ = true;
   uint32_t left = kRequestsPerRun;
@@ -405,7 +422,9 @@ Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::
 // What this end has received is acknowledged no later than by what it sends next: a peer that waits for an
 // answer finds its own request completed when the answer is there.
 void Requester::add_acknowledgement(Segment& segment) {
-  if (is_wire_ || segment.has(wire::kImmediate) || segment.has(wire::kInvalidate)) {
+  if (is_wire_) {
+    qp_.responder().answer_along();
+  } else if (segment.has(wire::kImmediate) || segment.has(wire::kInvalidate)) {
     (void)qp_.responder().send_owed();  // without room it stays owed
   } else if (qp_.responder().take_acknowledgement(segment.ack_psn, segment.msn)) {
     segment.flags |= wire::kAcknowledges;

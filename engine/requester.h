@@ -52,6 +52,8 @@ class Requester final : private KeyErrors {
 
   SpinLock& lock() { return lock_; }
 
+  /// The send doorbell was rung. Takes the lock.
+  void ring();
   /// Runs the send queue as far as it goes, within a bounded amount of work. Takes the lock.
   void run();
   /// An acknowledgement or response for this queue pair. Takes the lock.
@@ -160,6 +162,7 @@ class Requester final : private KeyErrors {
   Step send_on_wire(Message& message);
   Step after_wire_send(wire::SendResult result, Message& message, const wire::Segment& segment,
                        uint32_t chunk);
+  bool gathers();
   bool fits_window(const Message& message, uint32_t& chunk);
   bool fits_again(const Message& message, uint32_t& chunk) const;
   void prepare_for_wire(const Message& message, uint32_t chunk, wire::Segment& segment) const;
@@ -167,6 +170,7 @@ class Requester final : private KeyErrors {
   Step pass_again(const Message& message);
   uint32_t oldest_lacking() const;
   void handle_packet(const wire::Segment& segment, wire::Payload& payload);
+  void take_acknowledgement(uint32_t psn);
   void received_until(uint32_t psn);
   void take_wire_response(const wire::Segment& segment, wire::Payload& payload);
   bool take_response_bytes(const Message& message, const wire::Segment& segment, wire::Payload& payload);
@@ -177,6 +181,8 @@ class Requester final : private KeyErrors {
   void infer_loss();
   void expect_answer();
   void on_silence();
+  void probe(uint64_t now_ns);
+  void repeat_oldest();
 
   // DC initiators, with the lock held.
   bool meets_target(const Message& message, Step& step);

@@ -362,6 +362,7 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
   }
   if (is_wire_) {
     if (flight_.silent_at_ns != 0 && now_ns >= flight_.silent_at_ns) on_silence();
+    if (flight_.silent_at_ns != 0 && now_ns >= flight_.probe_at_ns) probe(now_ns);
   } else if (window_count_ > 0 && rnr_until_ns_ == 0 && retry_at_ns_ == 0) {
     const bool lives = channel_ && channel_->alive();
     if (lives)
@@ -379,7 +380,7 @@ uint64_t Requester::on_timer(uint64_t now_ns) {
   else if (retry_at_ns_ != 0)
     next = retry_at_ns_;
   else if (is_wire_)
-    next = flight_.silent_at_ns != 0 ? flight_.silent_at_ns : kNever;
+    next = flight_.deadline_ns();
   else if (window_count_ > 0)
     next = now_ns + kTickNs;
   if (paced_until_ns_ != 0) next = std::min(next, paced_until_ns_);

@@ -17,6 +17,7 @@
 // A long read is asked for in parts, so that no more comes than the window allows; what is asked for again
 // keeps to these parts.
 #include <algorithm>
+#include <utility>
 
 #include "engine/elements.h"
 #include "engine/engine.h"
@@ -35,6 +36,12 @@ constexpr uint64_t kTimeoutMinNs = 4'000'000;
 /// The specification lets the timeout be up to four times what was asked for: who is slow to answer, because
 /// nobody lets him run, gets that from the third try on.
 constexpr uint32_t kDoublingsMax = 2;
+constexpr uint64_t kProbeNs = 1'000'000;  ///< of silence, before the first look what the peer has
+constexpr uint64_t kProbesWorthNs = 2 * kTimeoutMinNs;  ///< shorter timeouts do without
+
+constexpr uint32_t kStreamPackets = 4;        ///< under way when messages begin to wait for company
+constexpr uint32_t kGatheredMax = 64;         ///< doorbells that may wait
+constexpr uint32_t kGatheredBytesMax = 1024;  ///< of a message that may
 
 uint32_t before(uint32_t psn) { return wire::psn_add(psn, wire::kPsnMask); }
 
@@ -45,6 +52,15 @@ uint32_t Requester::oldest_lacking() const {
 }
 
 // --- sending ---
+
+// Small messages of a stream leave in groups, which cost little more than one: while acknowledgements are on
+// their way, doorbells wait for these, for the program's next look for completions, or for enough others.
+bool Requester::gathers() {
+  const auto under_way = static_cast<uint32_t>(wire::psn_distance(next_psn_, oldest_lacking()));
+  const bool stream = under_way >= kStreamPackets && flight_.unasked < under_way && flight_.silent_at_ns != 0;
+  const bool small = !in_message_ && begun_bytes_ <= kGatheredBytesMax;
+  return stream && small && behind_ == 0 && qp_.state() == QpState::kRts && ++flight_.rung < kGatheredMax;
+}
 
 Requester::Step Requester::send_on_wire(Message& message) {
   const Opcode opcode = message.work.opcode;
@@ -182,7 +198,7 @@ void Requester::handle_packet(const Segment& segment, wire::Payload& payload) {
   if (segment.operation != wire::Operation::kAck)
     take_wire_response(segment, payload);
   else if ((segment.syndrome & 0x60) == 0)
-    received_until(segment.psn);
+    take_acknowledgement(segment.psn);
   else
     take_wire_nak(segment);
   if (!flight_.progressed) return;
@@ -192,6 +208,14 @@ void Requester::handle_packet(const Segment& segment, wire::Payload& payload) {
     flight_.silent_at_ns = 0;  // nothing is under way
   else
     expect_answer();
+}
+
+void Requester::take_acknowledgement(uint32_t psn) {
+  received_until(psn);
+  if (psn != flight_.probed_psn) return;
+  // It has the packet that was sent again, and nothing of what was sent before that.
+  flight_.probed_psn = Flight::kNoPsn;
+  if (window_count_ > 0 && next_psn_ != oldest_lacking()) infer_loss();
 }
 
 // The peer has everything up to that PSN. Entries that want responses end by these alone.
@@ -337,10 +361,40 @@ void Requester::expect_answer() {
   const uint8_t code = qp_.attributes().timeout;
   if (code == 0) return;  // for ever
   const bool new_here = flight_.silent_at_ns == 0;
-  const uint64_t patience_ns = std::max(ack_timeout_ns(code), kTimeoutMinNs)
-                               << std::min<uint32_t>(lost_tries_, kDoublingsMax);
-  flight_.silent_at_ns = engine_.clock().now_ns() + patience_ns;
-  if (new_here) watch(flight_.silent_at_ns);
+  const uint64_t timeout_ns = std::max(ack_timeout_ns(code), kTimeoutMinNs);
+  const uint64_t now_ns = engine_.clock().now_ns();
+  flight_.silent_at_ns = now_ns + (timeout_ns << std::min<uint32_t>(lost_tries_, kDoublingsMax));
+  flight_.probe_wait_ns = kProbeNs;
+  flight_.probe_at_ns = timeout_ns >= kProbesWorthNs ? now_ns + kProbeNs : kNever;
+  if (new_here) watch(flight_.deadline_ns());
+}
+
+// What was lost last, or its acknowledgement, shows only by silence.
+void Requester::probe(uint64_t now_ns) {
+  flight_.probe_wait_ns *= 2;
+  flight_.probe_at_ns = now_ns + flight_.probe_wait_ns;
+  if (window_count_ == 0 || rnr_until_ns_ != 0 || next_psn_ == oldest_lacking()) return;
+  qp_.published().retries.fetch_add(1, std::memory_order_relaxed);
+  if (!awaits_response(oldest().opcode)) return repeat_oldest();
+  go_back_to_oldest();
+  run_locked();
+}
+
+// The oldest packet that the peer may lack, once more; the cursor stays.
+void Requester::repeat_oldest() {
+  Message message;
+  if (oldest().packets == 0 || !refetch(oldest(), message) || message.scattered) return;
+  flight_.probed_psn = oldest_lacking();
+  const uint32_t psn = std::exchange(next_psn_, flight_.probed_psn);
+  const uint32_t sent = std::exchange(sent_bytes_, oldest().received * qp_.attributes().path_mtu);
+  const uint32_t chunk = std::min(message.length - sent_bytes_, qp_.attributes().path_mtu);
+  wire::Piece pieces[kSgeMax];
+  const uint32_t count = slice(message.pieces, message.count, sent_bytes_, chunk, pieces);
+  Segment segment = make_segment(message, chunk);
+  segment.flags |= wire::kAckRequest;
+  next_psn_ = psn;
+  sent_bytes_ = sent;
+  (void)channel_->send(segment, pieces, count, false, nullptr);
 }
 
 void Requester::on_silence() {

@@ -148,8 +148,9 @@ void Responder::owe(const Segment& segment) {
   may_owe_.store(ack_due_ || !responses_.empty(), std::memory_order_relaxed);
   if (ack_due_ || !responses_.empty())
     engine_.owe_ack(*this, !responses_.empty() || (due_syndrome_ & 0x60) != 0 ? Engine::Owed::kAtOnce
-                           : segment.has(wire::kAckRequest)                   ? Engine::Owed::kSoon
-                                                                              : Engine::Owed::kLater);
+                           : !segment.has(wire::kAckRequest)                  ? Engine::Owed::kLater
+                           : is_wire_ && habit_.expects_answer()              ? Engine::Owed::kNextLook
+                                                                              : Engine::Owed::kSoon);
 }
 
 Responder::Verdict Responder::out_of_step(int32_t ahead, const Segment& segment) {

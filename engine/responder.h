@@ -18,6 +18,7 @@
 #include <memory>
 
 #include "base/spinlock.h"
+#include "engine/answer_habit.h"
 #include "engine/qp_types.h"
 #include "engine/shared_queues.h"
 #include "engine/work.h"
@@ -52,6 +53,10 @@ class Responder {
   /// Sends owed responses and acknowledgements; false when the channel had no room. `listed`: the engine has
   /// just taken this responder off its list of owers. Takes the lock.
   bool send_owed(bool listed = false);
+  /// The same on a wire, when the program sends something: what is owed goes before that. Takes the lock.
+  void answer_along();
+  /// The program has sent something, on a wire. Takes the lock.
+  void note_send();
   /// An Ethernet frame that a rule steers here. Takes the lock.
   void take_frame(const uint8_t* frame, uint32_t bytes, const FrameFacts& facts);
   /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
@@ -180,6 +185,7 @@ class Responder {
   wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;
   bool send_response(Response& response);
   bool send_responses();
+  bool send_acknowledgement();
   const char* gather(const Response& response, uint32_t& chunk, Window& window, std::byte* buffer) const;
 
   Engine& engine_;
@@ -211,6 +217,7 @@ class Responder {
   bool is_wire_ = false;                      ///< of the reply channel
   WayBack way_back_;                          ///< there, of a DC target
   uint32_t unanswered_ = 0;                   ///< packets taken since the last answer; on a wire alone
+  AnswerHabit habit_;                         ///< of the program, on a wire
   uint64_t congested_ns_ = 0;                 ///< when the peer was last told of congestion
   std::array<Answered, kReadsMax> answered_;  ///< atomics, the newest ones
   uint32_t answered_count_ = 0;               ///< ever

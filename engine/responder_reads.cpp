@@ -228,6 +228,12 @@ bool Responder::send_owed(bool listed) {
     may_owe_.store(false, std::memory_order_relaxed);
     return true;
   }
+  habit_.on_alone(engine_.looks(), habit_.expects_answer());
+  return send_acknowledgement();
+}
+
+// Or the refusal. False: no room.
+bool Responder::send_acknowledgement() {
   const bool positive = (due_syndrome_ & 0x60) == 0;
   const Segment reply = reply_to(positive ? last_taken() : due_psn_, due_syndrome_);
   if (reply_channel_->send(reply, nullptr, 0, false, nullptr) == SendResult::kBusy) return false;

@@ -9,6 +9,7 @@
 //
 // Nothing that is not from the address of the queue pair's peer is looked at.
 #include <algorithm>
+#include <mutex>
 
 #include "engine/engine.h"
 #include "engine/message.h"
@@ -183,6 +184,18 @@ void Responder::repeat_placement(const Segment& segment) {
 
 void Responder::remember_atomic(uint32_t psn, uint64_t original) {
   answered_[answered_count_++ % kReadsMax] = {psn, original};
+}
+
+void Responder::answer_along() {
+  AccessScope scope;
+  std::lock_guard<SpinLock> hold(lock_);
+  if (reply_channel_ && send_responses() && ack_due_)
+    (void)send_acknowledgement();  // without room it stays owed
+}
+
+void Responder::note_send() {
+  std::lock_guard<SpinLock> hold(lock_);
+  habit_.on_send(engine_.looks());
 }
 
 void Responder::tell_of_congestion() {

@@ -21,6 +21,7 @@ namespace verbatim::runtime {
 namespace {
 
 constexpr uint64_t kLingerNs = 30'000;          ///< keep looking this long after work was found
+constexpr uint64_t kWireLingerNs = 120'000;     ///< and while packets come: their sender waits for answers
 constexpr uint64_t kCrowdedYieldNs = 50'000;    ///< a yield that took longer ran somebody who does not sleep
 constexpr uint64_t kCrowdedMinNs = 20'000'000;  ///< for how long that is believed
 constexpr uint64_t kCrowdedMaxNs = 1'000'000'000;  ///< when it has been found to be so again and again
@@ -126,7 +127,9 @@ void EngineThread::run() {
     if (next <= now) worked_ns = now;
     if (now - outside_ns_ > kOutsideNs) {
       look_outside(0, now, Wire::kLeave);
-    } else if (now < worked_ns + kLingerNs && now >= crowded_until_ns_) {
+    } else if (next <= now && udp_.is_warm()) {
+      continue;  // packets are taken in until none is left: their sender's window is full otherwise
+    } else if (now < worked_ns + (udp_.is_warm() ? kWireLingerNs : kLingerNs) && now >= crowded_until_ns_) {
       give_way(now);
     } else if (next <= now) {
       continue;

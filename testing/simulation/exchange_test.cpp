@@ -223,20 +223,24 @@ TEST(WireRequester, AtomicsAreAnsweredOnce) {
 
 TEST(WireRequester, KeepsToItsWindow) {
   Script s(QpType::kRc);
-  s.post(s.work(Opcode::kWrite, 60'000));
+  constexpr uint32_t kMost = engine::Flight::kPacketsMax, kPart = 16;  // packets
   uint32_t packets = 0;
-  for (uint32_t n = 0; packets < 235; n = packets) {
-    const Segment sent = s.expect(Operation::kWrite, n);
-    ASSERT_NE(Operation::kDisconnect, sent.operation);
-    packets += sent.packets;
+  const auto take = [&](uint32_t wanted) {
+    while (packets < wanted && !HasFailure()) packets += s.expect(Operation::kWrite, packets).packets;
+  };
+  for (uint32_t message = 1; message <= kMost / 235; message++) {
+    s.post(s.work(Opcode::kWrite, 60'000));
+    take(message * 235);
+    EXPECT_EQ(message * 235, packets);
+    s.expect_nothing();
   }
-  s.expect_nothing();
   s.post(s.work(Opcode::kWrite, 60'000));
-  while (packets < 251) packets += s.expect(Operation::kWrite, packets).packets;
-  s.expect_nothing();  // 256 packets are the most, and another part does not fit
+  take(kMost - kPart + 1);
+  EXPECT_LE(packets, kMost);
+  s.expect_nothing();  // another part does not fit
   s.rx(s.ack(31));
   packets += s.expect(Operation::kWrite, packets).packets;
-  EXPECT_LE(packets, 32u + 256u);
+  EXPECT_LE(packets, 32u + kMost);
 }
 
 TEST(WireRequester, CongestionHalvesTheWindow) {
@@ -245,9 +249,9 @@ TEST(WireRequester, CongestionHalvesTheWindow) {
   s.expect(Operation::kSend, 0);
   s.rx(s.ack(0));
   const Segment notice = s.packet(Operation::kCongestion, 0, kOnly);
-  for (int i = 0; i < 5; i++) {
-    s.rx(notice);
+  for (int i = 0; i < 10; i++) {
     s.pass(60'000);
+    s.rx(notice);
   }
   s.post(s.work(Opcode::kWrite, 60'000));
   uint32_t bytes = 0;
@@ -261,6 +265,61 @@ TEST(WireRequester, CongestionHalvesTheWindow) {
   s.pass(1'000'000);
   s.rx(s.ack(16));
   EXPECT_GT(s.expect(Operation::kWrite, 1 + bytes / kMtu).length, 0u);
+}
+
+void set_timeout(Script& s, uint8_t code) {
+  s.attributes.state = engine::QpState::kSqd;
+  s.modify(engine::kQpState);
+  s.attributes.timeout = code;
+  s.modify(engine::kQpState | engine::kQpTimeout);
+  s.attributes.state = engine::QpState::kRts;
+  s.modify(engine::kQpState);
+}
+
+TEST(WireRequester, AsksWhatThePeerHasLongBeforeTheTimeout) {
+  Script s(QpType::kRc);
+  set_timeout(s, 14);  // 67 ms
+  s.post(s.work(Opcode::kWrite, 4 * kMtu));
+  EXPECT_EQ(4u, s.expect(Operation::kWrite, 0).packets);
+  s.pass(1'500'000);
+  const Segment again = s.expect(Operation::kWrite, 0);
+  EXPECT_EQ(1u, again.packets);
+  EXPECT_TRUE(again.has(wire::kAckRequest));
+  s.expect_nothing();
+  s.pass(1'000'000);
+  s.expect_nothing();  // waits twice as long for the next time
+  s.rx(s.ack(0));      // nothing else was there: the rest is sent again
+  EXPECT_EQ(3u, s.expect(Operation::kWrite, 1).packets);
+  s.rx(s.ack(3));
+  s.expect_completion(Status::kSuccess);
+  s.pass(100'000'000);
+  s.expect_nothing();
+}
+
+TEST(WireRequester, ShortTimeoutsDoWithoutAsking) {
+  Script s(QpType::kRc);
+  s.post(s.work(Opcode::kWrite, 4 * kMtu));
+  s.expect(Operation::kWrite, 0);
+  s.pass(3'000'000);
+  s.expect_nothing();
+}
+
+TEST(WireRequester, SmallMessagesOfAStreamWaitForCompany) {
+  Script s(QpType::kRc);
+  for (uint32_t n = 0; n < 4; n++) {
+    s.post_alone(s.work(Opcode::kSend, 10));
+    s.expect(Operation::kSend, n);
+  }
+  s.post_alone(s.work(Opcode::kSend, 10));
+  s.post_alone(s.work(Opcode::kSend, 10));
+  s.expect_nothing();
+  s.pass(1'000);  // somebody looks for arrivals
+  s.expect(Operation::kSend, 4);
+  s.expect(Operation::kSend, 5);
+  s.post_alone(s.work(Opcode::kSend, 10));
+  s.expect_nothing();
+  s.rx(s.ack(3));
+  s.expect(Operation::kSend, 6);
 }
 
 // --- the responder ---
@@ -299,6 +358,24 @@ TEST(WireResponder, AcknowledgesBeforeTheProgramAnswers) {
   s.rx_and_post(s.packet(Operation::kSend, 0, kOnly | wire::kAckRequest), 10, s.work(Opcode::kSend, 10));
   s.expect_ack(0);
   s.expect(Operation::kSend, 0);
+}
+
+TEST(AnswerHabit, ThreeAnswersInARowMakeOne) {
+  engine::AnswerHabit habit;
+  for (uint32_t look = 1; look <= 3; look++) {
+    EXPECT_FALSE(habit.expects_answer());
+    habit.on_alone(look, false);
+    habit.on_send(look);
+  }
+  EXPECT_TRUE(habit.expects_answer());
+  habit.on_alone(9, true);  // was kept for an answer that did not come
+  EXPECT_FALSE(habit.expects_answer());
+  habit.on_send(10);  // too late
+  for (uint32_t look = 11; look <= 13; look++) {
+    habit.on_alone(look, false);
+    habit.on_send(look);
+  }
+  EXPECT_TRUE(habit.expects_answer());
 }
 
 TEST(WireResponder, SaysOnceWhatIsMissing) {

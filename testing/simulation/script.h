@@ -94,6 +94,11 @@ class Script final : public wire::Fabric,
     qp_->ring();
     settle();
   }
+  /// Only rings: nobody looks for arrivals afterwards.
+  void post_alone(const engine::SendWork& w) {
+    sends_.push_back(w);
+    qp_->ring();
+  }
   void post_receive(uint32_t length) {
     engine::ReceiveWork w;
     w.index = receives_posted_++;

@@ -121,11 +121,16 @@ void emit_icrc(uint32_t state, uint8_t* out) {
 }
 
 IcrcCheck check_icrc(const Envelope& envelope, std::span<const uint8_t> datagram, bool identification_known) {
+  return check_icrc(IcrcFlow(envelope), envelope, datagram, identification_known);
+}
+
+IcrcCheck check_icrc(const IcrcFlow& flow, const Envelope& envelope, std::span<const uint8_t> datagram,
+                     bool identification_known) {
   if (datagram.size() < Bth::kBytes + kIcrcBytes) return {};
   const std::span<const uint8_t> covered = datagram.first(datagram.size() - kIcrcBytes);
   // As much as fits at once, wherever the headers end.
   const size_t first = std::min(covered.size(), IcrcFlow::kHeadersMax);
-  uint32_t state = IcrcFlow(envelope).begin(covered.first(first), datagram.size(), envelope.identification);
+  uint32_t state = flow.begin(covered.first(first), datagram.size(), envelope.identification);
   if (covered.size() > first) state = crc32_update(state, covered.subspan(first));
   uint32_t received = 0;
   for (size_t byte = 0; byte < kIcrcBytes; byte++)

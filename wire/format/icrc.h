@@ -64,5 +64,8 @@ struct IcrcCheck {
 ///   from
 ///                         the ICRC; of its 32 bits 15 are then left to find damage with. IPv4 only.
 IcrcCheck check_icrc(const Envelope& envelope, std::span<const uint8_t> datagram, bool identification_known);
+/// The same for one of many of a flow.
+IcrcCheck check_icrc(const IcrcFlow& flow, const Envelope& envelope, std::span<const uint8_t> datagram,
+                     bool identification_known);
 
 }  // namespace verbatim::roce

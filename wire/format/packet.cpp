@@ -104,8 +104,13 @@ Parsed<Packet> Packet::parse(std::span<const uint8_t> datagram) {
 
 Parsed<Packet> Packet::parse(std::span<const uint8_t> datagram, const Envelope& envelope,
                              bool identification_known) {
+  return parse(datagram, IcrcFlow(envelope), envelope, identification_known);
+}
+
+Parsed<Packet> Packet::parse(std::span<const uint8_t> datagram, const IcrcFlow& flow,
+                             const Envelope& envelope, bool identification_known) {
   Parsed<Packet> packet = parse(datagram);
-  if (packet && !check_icrc(envelope, datagram, identification_known).right) return Refusal::kWrongIcrc;
+  if (packet && !check_icrc(flow, envelope, datagram, identification_known).right) return Refusal::kWrongIcrc;
   return packet;
 }
 

@@ -65,6 +65,9 @@ struct Packet {
   /// And the ICRC, as `check_icrc` does.
   static Parsed<Packet> parse(std::span<const uint8_t> datagram, const Envelope& envelope,
                               bool identification_known);
+  /// The same for one of many of a flow.
+  static Parsed<Packet> parse(std::span<const uint8_t> datagram, const IcrcFlow& flow,
+                              const Envelope& envelope, bool identification_known);
 };
 
 /// Writes the packets of a flow.

@@ -11,6 +11,8 @@ namespace verbatim::wire::udp {
 namespace {
 
 constexpr int kUdpGro = 104;  // linux/udp.h clashes with netinet/udp.h
+constexpr size_t kLargeBytes = 16 << 10;
+constexpr uint32_t kLargeMessages = 2;
 
 template <class T>
 T value_of(const cmsghdr* control) {
@@ -21,9 +23,9 @@ T value_of(const cmsghdr* control) {
 
 }  // namespace
 
-Inbox::Inbox() : bytes_(kBytes * kMessages) {
+Inbox::Inbox() : bytes_(new uint8_t[kBytes * kMessages]) {  // pages that nothing fills stay untouched
   for (uint32_t i = 0; i < kMessages; i++) {
-    vectors_[i] = {bytes_.data() + i * kBytes, kBytes};
+    vectors_[i] = {bytes_.get() + i * kBytes, kBytes};
     msghdr& message = messages_[i].msg_hdr;
     message = {};
     message.msg_name = &from_[i];
@@ -33,14 +35,18 @@ Inbox::Inbox() : bytes_(kBytes * kMessages) {
   }
 }
 
-uint32_t Inbox::receive(int socket, uint32_t most) {
-  most = std::min(most, kMessages);
-  for (uint32_t i = 0; i < most; i++) {
+// Of large ones few at a time: they are in the cache still when they are dealt with, and what is sent for
+// them does not wait for all.
+uint32_t Inbox::receive(int socket, bool& more) {
+  for (uint32_t i = 0; i < filled_; i++) {
     messages_[i].msg_hdr.msg_namelen = sizeof from_[i];
     messages_[i].msg_hdr.msg_controllen = kControlBytes;
   }
-  const int count = recvmmsg(socket, messages_.data(), most, MSG_DONTWAIT, nullptr);
-  return count > 0 ? static_cast<uint32_t>(count) : 0;
+  const int count = recvmmsg(socket, messages_.data(), most_, MSG_DONTWAIT, nullptr);
+  filled_ = count > 0 ? static_cast<uint32_t>(count) : 0;
+  more = filled_ == most_;
+  if (filled_ > 0) most_ = messages_[0].msg_len > kLargeBytes ? kLargeMessages : kMessages;
+  return filled_;
 }
 
 bool Inbox::read(uint32_t index, Arrival& arrival) const {
@@ -48,7 +54,7 @@ bool Inbox::read(uint32_t index, Arrival& arrival) const {
   if (got.msg_hdr.msg_flags & MSG_TRUNC || got.msg_hdr.msg_namelen < sizeof(sockaddr_in6)) return false;
   arrival.source = gid_of(from_[index].sin6_addr);
   arrival.source_port = ntohs(from_[index].sin6_port);
-  arrival.bytes = {bytes_.data() + index * kBytes, got.msg_len};
+  arrival.bytes = {bytes_.get() + index * kBytes, got.msg_len};
   arrival.packet_bytes = got.msg_len;
   bool addressed = false;
   msghdr header = got.msg_hdr;

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "base/gid.h"
 
@@ -30,8 +30,9 @@ class Inbox {
   static constexpr uint32_t kMessages = 16;
 
   Inbox();
-  /// Takes what there is, up to `most` datagrams; how many. They are valid until the next call.
-  uint32_t receive(int socket, uint32_t most);
+  /// Takes what there is, but not too much at a time; how many datagrams. They are valid until the next call.
+  /// `more`: there may be others.
+  uint32_t receive(int socket, bool& more);
   /// False: cut off, or not told where it was sent to.
   bool read(uint32_t index, Arrival& arrival) const;
 
@@ -40,7 +41,9 @@ class Inbox {
   struct alignas(size_t) Control {
     uint8_t bytes[kControlBytes];
   };
-  std::vector<uint8_t> bytes_;
+  uint32_t most_ = kMessages;    ///< of a call
+  uint32_t filled_ = kMessages;  ///< by the last one
+  std::unique_ptr<uint8_t[]> bytes_;
   std::array<sockaddr_in6, kMessages> from_;
   std::array<iovec, kMessages> vectors_;
   std::array<Control, kMessages> controls_;

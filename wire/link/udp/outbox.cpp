@@ -20,7 +20,10 @@ namespace {
 constexpr int kUdpSegment = 103;         // linux/udp.h clashes with netinet/udp.h
 constexpr size_t kRunBytesMax = 65000;   // an IP packet has 65535
 constexpr uint32_t kRunPacketsMax = 64;  // UDP_MAX_SEGMENTS
-constexpr int kRoomMs = 2;               // how long the second half of a message waits for room
+constexpr uint32_t kAlongBytesMin =
+    4;                      ///< of payload, for the packet to be no shorter than an acknowledgement
+constexpr int kRoomMs = 2;  // how long what follows something that has gone waits for room
+constexpr size_t kWaitingBytesMax = 32 << 10;  // that wait for the end of a burst
 
 template <class T>
 uint8_t* put_control(uint8_t* at, int level, int type, const T& value) {
@@ -89,40 +92,90 @@ uint16_t Outbox::place(size_t packet_bytes, bool segments) {
   return 0;
 }
 
-SendResult Outbox::send(const Way& way, const Segment& segment, const Piece* pieces, bool segments,
-                        Sent& sent) {
-  PacketsOf packets(segment);
-  if (packets.obstacle()) return SendResult::kUnreachable;
-  take(way);
-  injects_ = way.tap && way.tap->injects_out();
-  captures_ = way.tap && way.tap->captures();
-  segments = segments && !injects_;
-  source_qpn_ = segment.src_qpn;
+// The packets of a segment, from the one on that `packets` stands before. False: the memory is not there.
+bool Outbox::lay_out(PacketsOf& packets, const Piece* pieces, bool segments, bool may_wait, bool& refused) {
   const uint32_t runs_most = injects_ ? kRunsMax / 2 : kRunsMax;  // packets may be doubled
-  filled_ = runs_ = 0;
   size_t offset = 0;
-  bool begun = false;  // part of the segment has been sent
+  bool begun = runs_ > 0;  // what is before or has gone already cannot be refused for want of room any more
   while (packets.next()) {
     const roce::Headers& headers = packets.headers();
     const size_t header_bytes = roce::bytes_of(headers), payload = packets.bytes() + packets.filler_bytes();
     const size_t packet_bytes = header_bytes + (payload + 3) / 4 * 4 + roce::kIcrcBytes;
     if (runs_ == runs_most || filled_ + packet_bytes > bytes_.size()) {
-      flush(sent);
-      if (sent.busy && !begun) return SendResult::kBusy;
+      if (!flush(!begun)) return refused = true;
       begun = true;
     }
     uint8_t* at = bytes_.data() + filled_;
     if (packets.filler_bytes() > 0)
       std::memset(at + header_bytes, 0, payload);
     else if (!gather(pieces, offset, at + header_bytes, payload))
-      return SendResult::kSourceFault;
+      return false;
     const uint16_t number = place(packet_bytes, segments);
-    if (writer_->seal({at, packet_bytes}, headers, payload, number) != packet_bytes)
-      return SendResult::kUnreachable;
+    (void)writer_->seal({at, packet_bytes}, headers, payload, number);
     filled_ += packet_bytes;
   }
-  flush(sent);
-  return sent.busy && !begun ? SendResult::kBusy : SendResult::kAccepted;
+  if (kept_) lay_out_kept();
+  if (may_wait && has_room() && Burst::hold(*this)) return true;
+  refused = !flush(!begun);
+  return true;
+}
+
+// For more of the same burst.
+bool Outbox::has_room() const {
+  return filled_ < kWaitingBytesMax && run_[runs_ - 1].packets < kRunPacketsMax;
+}
+
+// An acknowledgement goes before what the program answers, but as the last of its run, of which the receiver
+// takes it first: so both are one packet for the kernel. True: it waits for the answer. One that has waited
+// goes now, if what comes is nothing to go along with.
+bool Outbox::keep(const Segment& segment, PacketsOf& packets, bool segments, bool may_wait) {
+  const bool may = segments && may_wait;
+  if (kept_) {
+    const bool along = may && packets.count() == 1 && segment.length >= kAlongBytesMin;
+    if (!along) lay_out_kept();
+    return false;
+  }
+  const bool bare = segment.operation == Operation::kAck && segment.transport == Transport::kRc;
+  if (!may || !bare || runs_ > 0 || !Burst::hold(*this) || !packets.next()) return false;
+  kept_ = packets.headers();
+  return true;
+}
+
+void Outbox::lay_out_kept() {
+  const size_t bytes = roce::bytes_of(*kept_) + roce::kIcrcBytes;
+  const uint16_t number = place(bytes, true);
+  (void)writer_->seal({bytes_.data() + filled_, bytes}, *kept_, 0, number);
+  filled_ += bytes;
+  kept_.reset();
+}
+
+SendResult Outbox::send(Sender* sender, const Way& way, const Segment& segment, const Piece* pieces,
+                        bool segments, bool may_wait) {
+  PacketsOf packets(segment);
+  if (packets.obstacle()) return SendResult::kUnreachable;
+  if (sender_ != sender || way_ != way) send_held();
+  sender_ = sender;
+  take(way);
+  const bool injects = way.tap && way.tap->injects_out(), captures = way.tap && way.tap->captures();
+  if (injects || injects_ != injects || captures_ != captures) send_held();
+  injects_ = injects;
+  captures_ = captures;
+  segments &= !injects;
+  may_wait &= !injects && !captures;  // a run is one queue pair's then
+  source_qpn_ = segment.src_qpn;
+  if (keep(segment, packets, segments, may_wait)) return SendResult::kAccepted;
+  const uint64_t flushes = flushes_;
+  const size_t filled = filled_;
+  const uint32_t runs = runs_;
+  const Run last = runs > 0 ? run_[runs - 1] : Run{};
+  bool refused = false;
+  if (lay_out(packets, pieces, segments, may_wait, refused))
+    return refused ? SendResult::kBusy : SendResult::kAccepted;
+  // Of this segment nothing more goes; what was there before stays, if it has not gone meanwhile.
+  filled_ = flushes == flushes_ ? filled : 0;
+  runs_ = flushes == flushes_ ? runs : 0;
+  if (runs_ > 0) run_[runs_ - 1] = last;
+  return SendResult::kSourceFault;
 }
 
 void Outbox::fill(uint32_t index) {
@@ -177,9 +230,20 @@ void Outbox::record(uint32_t first, uint32_t count, uint64_t time_ns) const {
                            run_[i].packet_bytes, source_qpn_, time_ns);
 }
 
+// False: there is no room for anything of it, and nothing of it has gone.
+bool Outbox::flush(bool may_refuse) {
+  Sent sent;
+  if (kept_) lay_out_kept();
+  hand_over(may_refuse, sent);
+  filled_ = runs_ = 0;
+  flushes_++;
+  if (sender_) sender_->on_sent(sent);
+  return !sent.busy;
+}
+
 // What the kernel refuses is lost, as it may be on any way; but if it has no room for the first already,
 // nothing is.
-void Outbox::flush(Sent& sent) {
+void Outbox::hand_over(bool may_refuse, Sent& sent) {
   if (injects_) [[unlikely]]
     inject();
   else
@@ -195,10 +259,10 @@ void Outbox::flush(Sent& sent) {
     }
     if (errno == EINTR) continue;
     if (errno == EAGAIN) {
+      sent.busy = may_refuse && done == 0;
       pollfd room{way_->socket, POLLOUT, 0};
-      if (done > 0 && poll(&room, 1, kRoomMs) > 0) continue;
-      sent.busy = done == 0;
-      break;
+      if (!sent.busy && poll(&room, 1, kRoomMs) > 0) continue;
+      return;
     }
     sent.error = errno;
     sent.no_segments |= run_[done].packets > 1 && (errno == EIO || errno == EINVAL);
@@ -206,7 +270,6 @@ void Outbox::flush(Sent& sent) {
   }
   if (injects_ && runs_ > 0) [[unlikely]]
     way_->tap->note_passed(runs_);
-  filled_ = runs_ = 0;
 }
 
 }  // namespace verbatim::wire::udp

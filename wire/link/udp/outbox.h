@@ -2,7 +2,8 @@
 #pragma once
 
 // Packets on their way into a socket: laid out one behind the other, and handed to the kernel in runs of
-// equal size (UDP_SEGMENT), several runs a call.
+// equal size (UDP_SEGMENT), several runs a call. Small ones of several segments gather during a burst of the
+// thread (wire/link/burst.h).
 
 #include <sys/socket.h>
 
@@ -12,6 +13,7 @@
 #include <span>
 
 #include "wire/format/ip.h"
+#include "wire/link/burst.h"
 #include "wire/link/channel.h"
 #include "wire/link/roce/conversion.h"
 #include "wire/link/tap/tap.h"
@@ -33,21 +35,34 @@ struct Way {
   roce::Envelope envelope() const { return {source, destination, port, roce::kRocePort, 0, true}; }
 };
 
-/// How the calls to the kernel went.
+/// How a call to the kernel went.
 struct Sent {
   int error = 0;             ///< errno of a packet that did not go
   bool busy = false;         ///< nothing went for want of room: the same may be tried again
   bool no_segments = false;  ///< the way does not take UDP_SEGMENT
 };
 
+/// Learns how its packets went.
+class Sender {
+ public:
+  virtual void on_sent(const Sent& sent) = 0;
+
+ protected:
+  ~Sender() = default;
+};
+
 /// Of one thread.
-class Outbox {
+class Outbox final : private HeldBack {
  public:
   /// That of the calling thread.
   static Outbox& mine();
 
-  /// Sends the packets of a segment whose payload lies in these pieces. `segments`: the kernel may cut runs.
-  SendResult send(const Way& way, const Segment& segment, const Piece* pieces, bool segments, Sent& sent);
+  /// Sends the packets of a segment whose payload lies in these pieces.
+  ///   sender    outlives the burst; nullptr: nobody wants to know
+  ///   segments  the kernel may cut runs
+  ///   may_wait  for the end of the burst
+  SendResult send(Sender* sender, const Way& way, const Segment& segment, const Piece* pieces, bool segments,
+                  bool may_wait);
 
  private:
   static constexpr uint32_t kRunsMax = 64, kControlBytes = 128;
@@ -57,13 +72,25 @@ class Outbox {
     uint32_t packets;
     bool ended;
   };
+  void let_go() override { send_held(); }
+  void send_held() {
+    if (runs_ > 0 || kept_) (void)flush(false);
+  }
+  bool keep(const Segment& segment, PacketsOf& packets, bool segments, bool may_wait);
+  void lay_out_kept();
   void take(const Way& way);
   bool gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes);
   uint16_t place(size_t packet_bytes, bool segments);
+  bool lay_out(PacketsOf& packets, const Piece* pieces, bool segments, bool may_wait, bool& refused);
+  bool has_room() const;
   void fill(uint32_t index);
   void inject();
   void record(uint32_t first, uint32_t count, uint64_t time_ns) const;
-  void flush(Sent& sent);
+  bool flush(bool may_refuse);
+  void hand_over(bool may_refuse, Sent& sent);
+
+  Sender* sender_ = nullptr;           ///< of what is laid out
+  std::optional<roce::Headers> kept_;  ///< an acknowledgement that waits for an answer to go along with
 
   std::optional<Way> way_;
   bool injects_ = false;   ///< rules look at each packet
@@ -74,6 +101,7 @@ class Outbox {
   alignas(size_t) std::array<uint8_t, kControlBytes> control_{};
   size_t control_bytes_ = 0;
 
+  uint64_t flushes_ = 0;
   size_t filled_ = 0;
   uint32_t runs_ = 0;
   std::array<Run, kRunsMax> run_;

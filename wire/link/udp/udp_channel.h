@@ -3,15 +3,15 @@
 
 #include <atomic>
 
+#include "wire/link/udp/outbox.h"
 #include "wire/link/wire_channel.h"
 
 namespace verbatim::wire::udp {
 
 class UdpFabric;
-struct Sent;
 
 /// The way to another host, or to whichever host segments name.
-class UdpChannel final : public WireChannel {
+class UdpChannel final : public WireChannel, private Sender {
  public:
   /// `remote` zero: to any.
   UdpChannel(UdpFabric& fabric, const Gid& remote) : fabric_(fabric), remote_(remote) {}
@@ -27,15 +27,21 @@ class UdpChannel final : public WireChannel {
                   Segment* answer) override;
 
  private:
+  void on_sent(const Sent& sent) override;
   /// So many packets of 4096 bytes go in one run, which an IP packet bounds.
   static constexpr uint32_t kPayloadMax = 15 * 4096;
 
-  SendResult send(const Segment& segment, const Piece* pieces, bool fragments, Sent& sent);
+  class Observer;
+  struct How {
+    bool fragments, may_wait;
+  };
+  SendResult send(Sender& sender, const Segment& segment, const Piece* pieces, How how);
 
   UdpFabric& fabric_;
   const Gid remote_;
   std::atomic<int> last_error_{0};
-  std::atomic<bool> segments_{true};  ///< the kernel cuts runs for this way
+  std::atomic<bool> segments_{true};            ///< the kernel cuts runs for this way
+  std::atomic<uint32_t> fits_{0};               ///< payload bytes of a packet that fit the interface
   std::atomic<uint32_t> too_long_{UINT32_MAX};  ///< payload bytes of a packet that did not fit the interface
 };
 

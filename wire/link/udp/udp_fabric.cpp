@@ -25,6 +25,8 @@ constexpr uint64_t kSeldomTicks = 20'000;   ///< between looks after that
 constexpr uint64_t kRarelyTicks = 400'000;  ///< between looks when no host has been met
 constexpr uint32_t kSlotShift = 14;
 constexpr uint32_t kMulticastQpn = 0xffffff;
+constexpr auto kAcknowledgeOpcode =
+    static_cast<uint8_t>(roce::opcode(roce::Transport::kRc, roce::Operation::kAcknowledge));
 constexpr uint8_t kEcnMask = 3, kCongestionExperienced = 3;
 
 }  // namespace
@@ -176,8 +178,8 @@ uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
   if (busy_.load(std::memory_order_relaxed) && busy_.exchange(false)) receiver.on_room(strangers_);
   tap_.release();
   uint32_t done = held_until_ns_.load(std::memory_order_relaxed) != kNever ? deliver_held(receiver) : 0;
-  while (done < budget) {
-    const uint32_t count = inbox_->receive(socket, Inbox::kMessages);
+  for (bool more = true; more && done < budget;) {
+    const uint32_t count = inbox_->receive(socket, more);
     if (count == 0) break;
     receiver.enter();
     Arrival arrival;
@@ -185,54 +187,54 @@ uint32_t UdpFabric::poll(Receiver& receiver, uint32_t budget) {
       if (inbox_->read(i, arrival)) done += deliver(arrival, receiver);
     receiver.leave();
     note_traffic();
-    if (count < Inbox::kMessages) break;
   }
   return done;
 }
 
+// An acknowledgement that came along with the answer, as the last of the run, goes first: programs expect to
+// hear that their request has ended before they hear of the answer.
 uint32_t UdpFabric::deliver(const Arrival& arrival, Receiver& receiver) {
+  if (arrival.bytes.empty()) return 0;
+  const Flow flow(arrival);
+  const size_t each = arrival.packet_bytes, last = (arrival.bytes.size() - 1) / each;
   uint32_t count = 0;
   const bool injects = tap_.injects_in();
   // What this host sends to itself is captured where it is sent.
   const bool captured = tap_.captures() && !neighborhood_.is_local(arrival.source);
-  for (size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_bytes) {
-    const auto number = static_cast<uint16_t>(at / arrival.packet_bytes);
+  const auto deliver_one = [&](size_t place) {
+    const auto number = static_cast<uint16_t>(place);
     const auto datagram =
-        arrival.bytes.subspan(at, std::min(arrival.packet_bytes, arrival.bytes.size() - at));
+        arrival.bytes.subspan(place * each, std::min(each, arrival.bytes.size() - place * each));
     if (captured) [[unlikely]]
-      tap_.record_arrived(
-          {{arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true},
-           arrival.traffic_class,
-           arrival.hop_limit,
-           0},
-          datagram);
+      tap_.record_arrived({flow.envelope(number), arrival.traffic_class, arrival.hop_limit, 0}, datagram);
     if (injects) [[unlikely]]
-      count += inject(arrival, number, datagram, receiver);
+      count += inject(flow, number, datagram, receiver);
     else
-      count += deliver_packet(arrival, number, datagram, receiver);
-  }
+      count += deliver_packet(flow, number, datagram, receiver);
+  };
+  const bool answer = last > 0 && arrival.bytes[last * each] == kAcknowledgeOpcode;
+  if (answer) deliver_one(last);
+  for (size_t number = 0; number < last + (answer ? 0 : 1); number++) deliver_one(number);
   return count;
 }
 
 // Rules that look at what comes in.
-uint32_t UdpFabric::inject(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
+uint32_t UdpFabric::inject(const Flow& flow, uint16_t number, std::span<const uint8_t> datagram,
                            Receiver& receiver) {
   const tap::Fate fate = tap_.fate(tap::facts_of(datagram, tap::Direction::kIn));
   if (fate.drop) return 1;
   std::vector<uint8_t> damaged;
   if (fate.corrupt) {
     damaged.assign(datagram.begin(), datagram.end());
-    const roce::Envelope envelope{
-        arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true};
-    tap::damage(damaged, envelope, fate.dice);
+    tap::damage(damaged, flow.envelope(number), fate.dice);
     datagram = damaged;
   }
   for (uint32_t copy = 0; copy < fate.copies; copy++) {
     if (fate.hold_ns == 0)
-      (void)deliver_packet(arrival, number, datagram, receiver);
+      (void)deliver_packet(flow, number, datagram, receiver);
     else
       held_.add(clock_.now_ns() + fate.hold_ns, fate.overtakers,
-                {arrival, number, {datagram.begin(), datagram.end()}});
+                {flow.arrival, number, {datagram.begin(), datagram.end()}});
   }
   if (fate.hold_ns == 0 && !held_.empty()) held_.note_passed(fate.copies);
   held_until_ns_.store(held_.next_ns(), std::memory_order_relaxed);
@@ -245,17 +247,16 @@ uint32_t UdpFabric::deliver_held(Receiver& receiver) {
   if (due.empty()) return 0;
   receiver.enter();
   for (const HeldArrival& each : due)
-    (void)deliver_packet(each.arrival, each.number, each.datagram, receiver);
+    (void)deliver_packet(Flow(each.arrival), each.number, each.datagram, receiver);
   receiver.leave();
   return static_cast<uint32_t>(due.size());
 }
 
 // `number`: of the packet in its run, which is its IP identification when a host like this one has sent it.
-bool UdpFabric::deliver_packet(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
+bool UdpFabric::deliver_packet(const Flow& flow, uint16_t number, std::span<const uint8_t> datagram,
                                Receiver& receiver) {
-  const roce::Envelope envelope{
-      arrival.source, arrival.destination, arrival.source_port, roce::kRocePort, number, true};
-  const auto packet = roce::Packet::parse(datagram, envelope, false);
+  const Arrival& arrival = flow.arrival;
+  const auto packet = roce::Packet::parse(datagram, flow.icrc, flow.envelope(number), false);
   Segment segment;
   if (!packet || !segment_of(*packet, segment)) return false;
   segment.source_gid = arrival.source;

@@ -109,11 +109,20 @@ class UdpFabric {
     uint16_t number;
     std::vector<uint8_t> datagram;
   };
+  /// A run of packets from one sender.
+  struct Flow {
+    explicit Flow(const Arrival& a) : arrival(a), icrc(envelope(0)) {}
+    roce::Envelope envelope(uint16_t identification) const {
+      return {arrival.source,  arrival.destination, arrival.source_port,
+              roce::kRocePort, identification,      true};
+    }
+    const Arrival& arrival;
+    roce::IcrcFlow icrc;
+  };
   uint32_t deliver(const Arrival& arrival, Receiver& receiver);
-  uint32_t inject(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
-                  Receiver& receiver);
+  uint32_t inject(const Flow& flow, uint16_t number, std::span<const uint8_t> datagram, Receiver& receiver);
   uint32_t deliver_held(Receiver& receiver);
-  bool deliver_packet(const Arrival& arrival, uint16_t number, std::span<const uint8_t> datagram,
+  bool deliver_packet(const Flow& flow, uint16_t number, std::span<const uint8_t> datagram,
                       Receiver& receiver);
   void pass_on(Segment& segment, std::span<const uint8_t> payload);
   void note_traffic();
