@@ -76,6 +76,17 @@ class Hosts:
         rows = [line.split() for line in out.splitlines() if re.match(rf'\s*{size}\s+\d+\s+[\d.]+', line)]
         return float(rows[-1][column])
 
+    def with_loss(self, share, measure):
+        """What `measure` gives while the server's host loses so many of the packets that come in."""
+        self.open()
+        inject = [*self.place.server_prefix, os.path.join(self.build, 'bin', 'verbatim'), 'inject']
+        subprocess.run([*inject, 'add', '--drop', share, '--direction', 'in'], env=self.environment, check=True, timeout=30,
+                       stdout=subprocess.DEVNULL)
+        try:
+            return measure()
+        finally:
+            subprocess.run([*inject, 'clear'], env=self.environment, check=True, timeout=30, stdout=subprocess.DEVNULL)
+
     def datagrams(self, what, size, length):
         """Of bench/datagrams.cpp; `length`: seconds or turns."""
         self.open()
@@ -118,6 +129,10 @@ def rows(hosts, narrow, row):
     yield bandwidth(hosts, 'read_bw', udp, hosts.stream, 'more', None)
     yield bandwidth(hosts, 'send_bw', udp, hosts.stream, 'more', None)
     yield bandwidth(narrow, 'write_bw', udp, narrow.stream, 'more', None)
+    def write():
+        return hosts.perftest('write_bw', MIB, 4000, 3)
+    yield row('ib_write_bw 1 MiB, 0.1 % lost', 'MiB/s', 'the same without loss',
+              lambda: hosts.with_loss('0.1%', write), write, 'more', 0.7)
     for name, more, what, turns in (('polling', (), 'spin', 50000), ('sleeping', ('-e',), 'sleep', 10000)):
         yield row(f'ib_send_lat 64 B, {name}', 'us', f'sendto, recvfrom, {name}',
                   lambda more=more, turns=turns: hosts.perftest('send_lat', 64, turns, 4, *more),
