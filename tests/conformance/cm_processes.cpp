@@ -225,6 +225,8 @@ void serve(int end, uint16_t count) {
     EXPECT_EQ(rdma_accept(id, &agree), 0);
     events.next(RDMA_CM_EVENT_ESTABLISHED);
     ids.push_back(id);
+    // All but the last one stand, at this end, too.
+    if (ids.size() + 1 == count) Other::say(end, count);
   }
   for (rdma_cm_id* id : ids) {
     ibv_wc done{};
@@ -245,6 +247,7 @@ TEST(Agents, MayDieUnderAHundredConnections) {
   const __be16 port = other.hear();
   std::vector<std::unique_ptr<ActiveEnd>> ends;
   while (ends.size() + 1 < kMany) ends.push_back(std::make_unique<ActiveEnd>(port));
+  EXPECT_EQ(other.hear(), kMany);
   ASSERT_NO_FATAL_FAILURE(kill_agent());
   ends.push_back(std::make_unique<ActiveEnd>(port));
   for (const auto& each : ends) each->send();
