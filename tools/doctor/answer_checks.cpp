@@ -48,21 +48,29 @@ class Patient {
 
   /// Errors: the question could not be asked.
   Outcome examine(Signs& signs) {
+    if (Outcome asked = ask(); !asked) return asked;
     const uint64_t begin = clock_.now_ns();
-    if (Outcome asked = question_.ask(host_); !asked) return asked;
     listen(begin + kSoonNs, signs);
     if (signs.answered) return Done{};
     signs.about_port = port_.send(0);
     signs.about_host = other_.send(0);
     for (uint64_t now = clock_.now_ns(); !settled(signs) && now < begin + patience_ns_;
          now = clock_.now_ns()) {
-      if (Outcome asked = question_.ask(host_); !asked) return asked;
+      if (Outcome asked = ask(); !asked) return asked;
       listen(std::min(now + kAgainNs, begin + patience_ns_), signs);
     }
     return Done{};
   }
 
  private:
+  // Where the next machine on the way is silent, nothing can be asked: packets show that better than this
+  // does.
+  Outcome ask() {
+    if (next_is_silent_) return Done{};
+    Outcome asked = question_.ask(host_);
+    next_is_silent_ = !asked && asked.error().code == ETIMEDOUT;
+    return next_is_silent_ ? Outcome(Done{}) : asked;
+  }
   static bool settled(const Signs& signs) { return signs.answered || signs.about_port.has_value(); }
 
   void listen(uint64_t until, Signs& signs) {
@@ -84,6 +92,7 @@ class Patient {
   Question& question_;
   const uint64_t patience_ns_;
   Probe port_, other_;
+  bool next_is_silent_ = false;
 };
 
 std::string teller(const Refusal& refusal) {
