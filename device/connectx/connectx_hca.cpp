@@ -12,6 +12,9 @@
 
 namespace verbatim::connectx {
 
+/// Entries of the GID table of an Ethernet port, most of them empty.
+constexpr uint32_t kEthernetGids = 256;
+
 ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity)
     : engine_(engine),
       sink_(sink),
@@ -58,9 +61,10 @@ hw::PortState ConnectxHca::port() {
     return state;
   }
   state.active = engine_.host().link_up() && !port_.down;
-  state.gid_entries = engine_.host().gid_count();
+  state.gid_entries = kEthernetGids;
   uint32_t smallest = UINT32_MAX;
-  for (uint32_t i = 0; i < state.gid_entries; i++) {
+  const uint32_t in_use = engine_.host().gid_count();
+  for (uint32_t i = 0; i < in_use; i++) {
     const hw::GidEntry entry = engine_.host().gid(i);
     if (!entry.gid.is_zero() && entry.mtu != 0) smallest = std::min(smallest, entry.mtu);
   }

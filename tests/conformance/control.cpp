@@ -113,6 +113,26 @@ TEST(Ports, ListTheirAddresses) {
   EXPECT_EQ(ibv_query_gid(self.context, 1, -1, &gid), -1);
 }
 
+// The table has room for addresses that interfaces get later.
+TEST(Ports, HaveEmptyEntriesInTheirTables) {
+  Endpoint self;
+  ibv_port_attr port{};
+  ASSERT_EQ(ibv_query_port(self.context, 1, &port), 0);
+  EXPECT_EQ(port.gid_tbl_len, 256);
+  ibv_gid_entry entry{};
+  EXPECT_EQ(ibv_query_gid_ex(self.context, 1, 255, &entry, 0), ENODATA);
+  ibv_gid gid{}, nothing{};
+  gid.raw[0] = 1;
+  EXPECT_EQ(ibv_query_gid(self.context, 1, 255, &gid), 0);
+  EXPECT_EQ(std::memcmp(&gid, &nothing, sizeof gid), 0);
+  ibv_ah_attr address{};
+  address.is_global = 1;
+  address.port_num = 1;
+  address.grh.sgid_index = 255;
+  EXPECT_EQ(ibv_create_ah(self.pd, &address), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST(Device, ForkedProcessesOpenTheirOwn) {
   EXPECT_EQ(ibv_fork_init(), 0);
   EXPECT_NE(ibv_is_fork_initialized(), IBV_FORK_DISABLED);
