@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Runs rdma-core's Python tests, or any subset, on Debian's python3-pyverbs against a build. docs/pyverbs.md says more.
-# usage: pyverbs.sh TESTS_DIR [--except PATTERN]... [--seconds N] [--list] [options of the tests, e.g. --dev] [TEST...]
+# usage: pyverbs.sh TESTS_DIR [--pyverbs DIR] [--except PATTERN]... [--seconds N] [--links] [--list] [options of the tests, e.g. --dev] [TEST...]
 set -eu
 
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Runs Python tests of RDMA devices, those of rdma-core above all, against a build of the libraries.
 
-usage: run.py --build DIR [--except PATTERN]... [--seconds N] [--list] TESTS_DIR [options of the tests] [TEST...]
+usage: run.py --build DIR [--pyverbs DIR] [--except PATTERN]... [--seconds N] [--links] [--list] TESTS_DIR
+              [options of the tests] [TEST...]
 
+  --pyverbs  a build folder of rdma-core with its Python modules; without it those of the system are used
   --except   leaves tests out
   --seconds  how long a test may take (default: 60); it is killed then
+  --links    runs all on an Ethernet device, then on one of InfiniBand, and ends with a table of both
   --list     prints the names of the tests and runs none
 
 TEST is a module, class or method, or several with dots, and may hold * and ?: test_cq, test_mlx5_*, QPTest.test_create_*.
@@ -34,6 +37,7 @@ SECRETS = os.path.join(os.path.dirname(LOADER), 'crypto.json')
 PYTHON = '/usr/bin/python3' if os.access('/usr/bin/python3', os.X_OK) else sys.executable
 REFUSAL = re.compile(r'^verbatim: (.*)$', re.M)
 REFUSALS_SHOWN = 2
+LINKS = {'Ethernet': 'mlx5_0', 'InfiniBand': 'mlx5_0:mlx5:infiniband'}
 LOAD_SECONDS_MAX = 60
 END_SECONDS_MAX = 5
 
@@ -91,14 +95,20 @@ class Loader:
 
 
 class Runner:
-    def __init__(self, options, folder):
+    def __init__(self, options, folder, devices=None):
         self.options = options
         self.count = collections.Counter()
+        self.by_module = collections.defaultdict(collections.Counter)
+        self.skips = collections.defaultdict(list)
         self.log_path = os.path.join(folder, 'log')
         self.log = open(self.log_path, 'ab')
         self.environment = dict(os.environ, LC_ALL='C.UTF-8', VERBATIM_EXPLAIN='1', PYTHONDONTWRITEBYTECODE='1')
         self.environment.setdefault('VERBATIM_AGENT_SOCKET', f'verbatim-pyverbs-{os.getpid()}')
         self.environment.setdefault('MLX5_CRYPTO_TEST_INFO', SECRETS)
+        if devices:
+            self.environment['VERBATIM_DEVICES'] = devices
+        if options.pyverbs:
+            self.environment['PYTHONPATH'] = os.path.join(options.pyverbs, 'python')
 
     def printed(self, begin, end=None):
         """What the processes of the tests have printed between two places."""
@@ -108,6 +118,9 @@ class Runner:
 
     def record(self, test, how, why, output=''):
         self.count[how] += 1
+        self.by_module[test.split('.')[0]][how] += 1
+        if how == 'skipped':
+            self.skips[fit(why, 120)].append(test)
         print(f'{how:8} {test}{": " + fit(why, 300) if why else ""}', flush=True)
         if how != 'passed':
             reasons = list(dict.fromkeys(REFUSAL.findall(output)))
@@ -137,6 +150,9 @@ class Runner:
 
     def left_out(self, test):
         return any(fnmatch.fnmatchcase(f'.{test}.', f'*.{pattern}.*') for pattern in self.options.without)
+
+    def total(self):
+        return f'{self.count["passed"]} passed, {self.count["failed"]} failed, {self.count["skipped"]} skipped'
 
     def run(self, tests):
         """Runs all, in as few processes as that takes: one that a test brings down is replaced."""
@@ -188,7 +204,9 @@ def parse():
                                      allow_abbrev=False, usage=argparse.SUPPRESS)
     parser.add_argument('--build', required=True)
     parser.add_argument('--except', dest='without', action='append', default=[], metavar='PATTERN')
+    parser.add_argument('--pyverbs')
     parser.add_argument('--seconds', type=int, default=60)
+    parser.add_argument('--links', action='store_true')
     parser.add_argument('--list', action='store_true')
     parser.add_argument('folder', metavar='TESTS_DIR')
     options, options.rest = parser.parse_known_args()
@@ -196,23 +214,57 @@ def parse():
     options.folder = os.path.realpath(options.folder)
     if not os.path.isdir(options.folder):
         parser.error(f'{options.folder} is not a folder')
+    if options.pyverbs:
+        options.pyverbs = os.path.abspath(options.pyverbs)
+        if not os.path.isdir(os.path.join(options.pyverbs, 'python', 'pyverbs')):
+            parser.error(f'{options.pyverbs} holds no build of the Python modules (python/pyverbs)')
     return options
+
+
+def run_on(options, devices):
+    """Runs the tests on these devices; what came of it, or None if they cannot be listed."""
+    with tempfile.TemporaryDirectory(prefix='verbatim-pyverbs-') as folder:
+        runner = Runner(options, folder, devices)
+        tests = runner.names()
+        if tests is None:
+            return None
+        runner.run(tests)
+        return runner
+
+
+def print_table(runners):
+    """A line for each module, and one for each reason to skip a test: as Markdown."""
+    columns = ' | '.join(f'{link}: passed | failed | skipped' for link in runners)
+    print(f'\n| module | {columns} |\n|---|{"---|" * 3 * len(runners)}')
+    modules = sorted(set().union(*(runner.by_module for runner in runners.values())))
+    for module in modules:
+        counts = [str(runner.by_module[module][how]) for runner in runners.values()
+                  for how in ('passed', 'failed', 'skipped')]
+        print(f'| {module} | {" | ".join(counts)} |')
+    print('\n| link | skipped | reason |\n|---|---|---|')
+    for link, runner in runners.items():
+        for reason, tests in sorted(runner.skips.items()):
+            names = sorted({test.split('.')[0] for test in tests})
+            print(f'| {link} | {len(tests)}: {", ".join(names)} | {reason} |')
 
 
 def main():
     options = parse()
-    with tempfile.TemporaryDirectory(prefix='verbatim-pyverbs-') as folder:
-        runner = Runner(options, folder)
-        tests = runner.names()
-        if options.list and tests is not None:
+    runners = {}
+    for link, devices in (LINKS if options.links and not options.list else {'': None}).items():
+        if link:
+            print(f'On {link} ({devices}):')
+        runner = run_on(options, devices)
+        if options.list and runner is not None:
             return 0
-        if tests is None or not tests and not runner.count:
+        if runner is None or not runner.count:
             print('run.py: no test to run', file=sys.stderr)
             return 2
-        runner.run(tests)
-        count = runner.count
-        print(f'{count["passed"]} passed, {count["failed"]} failed, {count["skipped"]} skipped')
-        return 1 if count['failed'] else 0
+        print(runner.total())
+        runners[link] = runner
+    if options.links:
+        print_table(runners)
+    return 1 if any(runner.count['failed'] for runner in runners.values()) else 0
 
 
 if __name__ == '__main__':

@@ -6,20 +6,21 @@ usage: run_test.py BUILD_DIR
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = ''
 
 
-def run(*words):
+def run(*words, **variables):
     command = [sys.executable, os.path.join(HERE, 'run.py'), '--build', BUILD, *words]
-    environment = dict(os.environ, SAMPLE_LIBRARIES=os.path.join(os.path.realpath(BUILD), 'lib'))
+    environment = dict(os.environ, SAMPLE_LIBRARIES=os.path.join(os.path.realpath(BUILD), 'lib'), **variables)
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-def sample(*words):
-    return run('--seconds', '2', os.path.join(HERE, 'sample'), *words)
+def sample(*words, **variables):
+    return run('--seconds', '2', os.path.join(HERE, 'sample'), *words, **variables)
 
 
 class Run(unittest.TestCase):
@@ -59,11 +60,27 @@ class Run(unittest.TestCase):
         self.assertEqual(done.stdout.splitlines()[-1], '1 passed, 1 failed, 0 skipped')
 
     def test_list(self):
-        done = sample('--list', '--except', 'Bad', '--except', 'test_always')
+        done = sample('--list', '--except', 'Bad', '--except', 'test_always', '--except', 'Modules')
         self.assertEqual(done.returncode, 0)
         self.assertEqual(done.stdout.split(), [f'test_outcomes.{name}' for name in (
             'Good.test_address', 'Good.test_libraries', 'Good.test_options', 'Good.test_passes',
             'Skipped.test_skipped')])
+
+    def test_links(self):
+        done = sample('--links', 'test_passes', 'Skipped')
+        self.expect(done, 0, 'On Ethernet (mlx5_0):', 'On InfiniBand (mlx5_0:mlx5:infiniband):',
+                    '| test_outcomes | 1 | 0 | 2 | 1 | 0 | 2 |',
+                    '| InfiniBand | 1: test_outcomes | not on a Monday |')
+
+    def test_modules_of_a_build(self):
+        with tempfile.TemporaryDirectory() as folder:
+            modules = os.path.join(folder, 'python', 'pyverbs')
+            self.assertEqual(sample('--pyverbs', folder, 'Modules').returncode, 2)
+            os.makedirs(modules)
+            with open(os.path.join(modules, '__init__.py'), 'w', encoding='ascii'):
+                pass
+            done = sample('--pyverbs', folder, 'Modules', SAMPLE_PYVERBS=modules)
+            self.expect(done, 0, 'passed   test_outcomes.Modules.test_modules')
 
     def test_nothing_to_run(self):
         self.assertEqual(sample('no_such_test').returncode, 2)

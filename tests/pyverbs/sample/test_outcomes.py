@@ -56,3 +56,11 @@ class Skipped(unittest.TestCase):
     @unittest.skip('never')
     def test_always(self):
         self.fail('ran')
+
+
+class Modules(unittest.TestCase):
+    def test_modules(self):
+        if 'SAMPLE_PYVERBS' not in os.environ:
+            self.skipTest('not with --pyverbs')
+        import pyverbs
+        self.assertEqual(os.path.dirname(pyverbs.__file__), os.environ['SAMPLE_PYVERBS'])
