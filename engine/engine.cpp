@@ -324,12 +324,17 @@ uint32_t Engine::send_owed() {
   owed_ = owed_looks_ = 0;
   owed_when_ = Owed::kLater;
   const uint32_t count = static_cast<uint32_t>(answering_.size());
-  wire::Burst burst;
+  {
+    wire::Burst burst;
+    for (Responder* responder : answering_) {
+      const uint32_t room = room_epoch();
+      if (!responder->send_owed(true)) wait_for_room(responder->queue_pair(), room);
+    }
+  }
   for (Responder* responder : answering_) {
-    const uint32_t room = room_epoch();
-    QueuePair& qp = responder->queue_pair();
-    if (!responder->send_owed(true)) wait_for_room(qp, room);
-    if (DcTarget* target = qp.target()) target->note_answered();
+    DcTarget* target = responder->queue_pair().target();
+    responder->note_left();
+    if (target) target->note_answered();
   }
   answering_.clear();
   return count;

@@ -123,6 +123,7 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
     owe(segment);
     return ack_due_;
   }
+  may_owe_.store(false, std::memory_order_relaxed);
   if (verdict == Verdict::kDone && wire::wants_response(segment.operation)) {
     const Response response = std::move(responses_.back());
     responses_.pop_back();
@@ -391,6 +392,9 @@ void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t
   completion.has_grh = segment.has_grh;
   completion.is_ipv4 =
       segment.has_grh && segment.gid_type == GidType::kRoceV2 && segment.dest_gid.is_ipv4_mapped();
+  // The program may answer before this thread goes on; the acknowledgement goes before its answer all the
+  // same.
+  if (reliable_) may_owe_.store(true, std::memory_order_relaxed);
   complete(completion);
 }
 

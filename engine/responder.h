@@ -53,7 +53,11 @@ class Responder {
   /// Sends owed responses and acknowledgements; false when the channel had no room. `listed`: the engine has
   /// just taken this responder off its list of owers. Takes the lock.
   bool send_owed(bool listed = false);
-  /// The same on a wire, when the program sends something: what is owed goes before that. Takes the lock.
+  /// After the burst in which the engine had `send_owed` done for its list: what was owed has left. Takes the
+  /// lock.
+  void note_left();
+  /// The same on a wire, when the program sends something: what is owed goes before that, or has gone. Takes
+  /// the lock.
   void answer_along();
   /// The program has sent something, on a wire. Takes the lock.
   void note_send();
@@ -213,6 +217,8 @@ class Responder {
   uint32_t due_psn_ = 0;  ///< of the refused segment
   bool flushed_ = false;
   std::atomic<bool> may_owe_{false};
+  std::atomic<bool> leaving_{
+      false};  ///< on a wire: what was owed is in a burst of the engine's, maybe not sent yet
   wire::Channel* reply_channel_ = nullptr;
   bool is_wire_ = false;                      ///< of the reply channel
   WayBack way_back_;                          ///< there, of a DC target

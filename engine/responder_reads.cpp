@@ -221,8 +221,8 @@ bool Responder::send_responses() {
 bool Responder::send_owed(bool listed) {
   AccessScope scope;
   std::lock_guard<SpinLock> hold(lock_);
-  if (listed) owing = false;
   if (!reply_channel_) return true;
+  if (listed && is_wire_) leaving_.store(true, std::memory_order_relaxed);
   if (!send_responses()) return false;
   if (!ack_due_) {
     may_owe_.store(false, std::memory_order_relaxed);
@@ -238,8 +238,16 @@ bool Responder::send_acknowledgement() {
   const Segment reply = reply_to(positive ? last_taken() : due_psn_, due_syndrome_);
   if (reply_channel_->send(reply, nullptr, 0, false, nullptr) == SendResult::kBusy) return false;
   ack_due_ = false;
-  may_owe_.store(false, std::memory_order_relaxed);
+  may_owe_.store(leaving_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   return true;
+}
+
+void Responder::note_left() {
+  std::lock_guard<SpinLock> hold(lock_);
+  owing = false;
+  if (!leaving_.load(std::memory_order_relaxed)) return;
+  may_owe_.store(ack_due_ || !responses_.empty(), std::memory_order_relaxed);
+  leaving_.store(false, std::memory_order_release);
 }
 
 }  // namespace verbatim::engine
