@@ -20,20 +20,16 @@ namespace verbatim::runtime {
 
 namespace {
 
-constexpr uint64_t kLingerNs = 30'000;          ///< keep looking this long after work was found
-constexpr uint64_t kWireLingerNs = 120'000;     ///< and while packets come: their sender waits for answers
-constexpr uint64_t kCrowdedYieldNs = 50'000;    ///< a yield that took longer ran somebody who does not sleep
-constexpr uint64_t kCrowdedMinNs = 20'000'000;  ///< for how long that is believed
-constexpr uint64_t kCrowdedMaxNs = 1'000'000'000;  ///< when it has been found to be so again and again
-constexpr uint64_t kStoreNs = 10'000;              ///< in which a program gets its stores to a page done
+constexpr uint64_t kLingerNs = 30'000;        ///< keep looking this long after work was found
+constexpr uint64_t kWireLingerNs = 60'000;    ///< and while packets come: their sender waits for answers
+constexpr uint64_t kCrowdedYieldNs = 50'000;  ///< a yield that took longer ran somebody who does not sleep
+constexpr uint64_t kStoreNs = 10'000;         ///< in which a program gets its stores to a page done
 constexpr unsigned long kTimerSlackNs = 1'000;
 constexpr uint64_t kShortSliceNs = 100'000;  ///< the shortest that the kernel takes
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
-constexpr uint64_t kWireWatchNs = 200'000;     ///< while packets come and go: they wait meanwhile
-constexpr uint64_t kNapNs = 20'000;            ///< in which a thread that polls would have taken in a packet
-constexpr uint64_t kAbsentMinNs = 20'000'000;  ///< for how long nobody is believed to take packets in
-constexpr uint64_t kAbsentMaxNs = 1'000'000'000;  ///< when it has been found to be so again and again
+constexpr uint64_t kWireWatchNs = 200'000;  ///< while packets come and go: they wait meanwhile
+constexpr uint64_t kNapNs = 20'000;         ///< in which a thread that polls would have taken in a packet
 constexpr uint64_t kLingerWatchNs = 1'000'000;
 constexpr uint64_t kOutsideNs = 5'000'000;         ///< how long work may keep it from looking at the agent
 constexpr uint64_t kSweepNs = 20'000'000;          ///< how often dead peers are looked for at most
@@ -116,28 +112,43 @@ void EngineThread::run() {
     const uint64_t now = clock_.now_ns();
     const uint32_t polls = engine_.program_polls();
     if (doorbells_.look()) worked_ns = rung_ns = now;
-    if (!called && polls != polls_seen && now >= rung_ns + kLingerNs && now >= absent_until_ns_) {
+    if (!called && polls != polls_seen && now >= rung_ns + kLingerNs && !absent_.holds(now)) {
       polls_seen = polls;
+      lingered_ = false;
       called = sleep(std::min(engine_.tick(now), now + watch_ns), now, Wire::kLeave) || packets_wait();
       watch_ns = udp_.is_warm() ? kWireWatchNs : std::clamp(watch_ns * 2, kWatchMinNs, kWatchMaxNs);
       continue;
     }
     called = false;
     const uint64_t next = engine_.step(now);
-    if (next <= now) worked_ns = now;
+    if (next <= now) {
+      worked_ns = now;
+      if (lingered_) vain_.forget();
+      lingered_ = false;
+    }
     if (now - outside_ns_ > kOutsideNs) {
       look_outside(0, now, Wire::kLeave);
     } else if (next <= now && udp_.is_warm()) {
       continue;  // packets are taken in until none is left: their sender's window is full otherwise
-    } else if (now < worked_ns + (udp_.is_warm() ? kWireLingerNs : kLingerNs) && now >= crowded_until_ns_) {
+    } else if (now < std::max(worked_ns + linger_ns(now), rung_ns + kLingerNs) && !crowded_.holds(now)) {
+      lingered_ = udp_.is_warm();
       give_way(now);
     } else if (next <= now) {
       continue;
     } else {
+      if (lingered_) vain_.begin(now);
+      lingered_ = false;
       watch_ns = kWatchMinNs;
       called = rest(next, now);
     }
   }
+}
+
+// Who is to send the next packet may need this processor for it, which sched_yield() does not tell of where
+// he belongs to another session or container: he is then late for as long as this thread lingers.
+uint64_t EngineThread::linger_ns(uint64_t now_ns) const {
+  if (!udp_.is_warm()) return kLingerNs;
+  return vain_.holds(now_ns) ? 0 : kWireLingerNs;
 }
 
 void EngineThread::note_linger() {
@@ -156,7 +167,9 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
     if (!fabric_.lingers()) fabric_.want_wake_loosely(true);
     next_ns = std::min(next_ns, now_ns + kLingerWatchNs);
   } else {
-    fabric_.want_wake(false);
+    // On since the last rest, wakes are certain without another fence, unless a thread that lingered turned
+    // them on.
+    if (lingers != 0) fabric_.want_wake(false);
     fabric_.want_wake(true);
   }
   const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, Wire::kHear);
@@ -164,8 +177,8 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
   return called;
 }
 
-// Packets have come from other hosts, and the program that polled some time ago does not any more: it looks at
-// its memory, perhaps.
+// Packets have come from other hosts, and the program that polled some time ago does not any more: it looks
+// at its memory, perhaps.
 bool EngineThread::packets_wait() {
   pollfd file = {udp_.file(), POLLIN, 0};
   if (file.fd < 0 || ::poll(&file, 1, 0) <= 0) return false;
@@ -173,11 +186,10 @@ bool EngineThread::packets_wait() {
   const timespec nap = {0, kNapNs};
   nanosleep(&nap, nullptr);
   if (engine_.program_polls() != polls || ::poll(&file, 1, 0) <= 0) {
-    absent_ns_ = 0;
+    absent_.forget();
     return false;
   }
-  absent_ns_ = std::clamp(2 * absent_ns_, kAbsentMinNs, kAbsentMaxNs);
-  absent_until_ns_ = clock_.now_ns() + absent_ns_;
+  absent_.begin(clock_.now_ns());
   udp_.look_soon();
   return true;
 }
@@ -187,9 +199,10 @@ bool EngineThread::packets_wait() {
 void EngineThread::give_way(uint64_t now_ns) {
   sched_yield();
   const uint64_t back_ns = clock_.now_ns();
-  const bool crowded = back_ns - now_ns > kCrowdedYieldNs;
-  crowded_ns_ = crowded ? std::clamp(2 * crowded_ns_, kCrowdedMinNs, kCrowdedMaxNs) : 0;
-  if (crowded) crowded_until_ns_ = back_ns + crowded_ns_;
+  if (back_ns - now_ns > kCrowdedYieldNs)
+    crowded_.begin(back_ns);
+  else
+    crowded_.forget();
 }
 
 // A thread that waited in a store has been let go on, and may have more stores to do before its doorbell is

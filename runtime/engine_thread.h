@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -14,6 +15,22 @@
 
 namespace verbatim::runtime {
 
+/// What was found out is believed for a while, and for longer when it is found out again and again.
+class BackOff {
+ public:
+  void begin(uint64_t now_ns) {
+    span_ns_ = std::clamp(2 * span_ns_, kMinNs, kMaxNs);
+    until_ns_ = now_ns + span_ns_;
+  }
+  /// It has been found not to be so.
+  void forget() { span_ns_ = 0; }
+  bool holds(uint64_t now_ns) const { return now_ns < until_ns_; }
+
+ private:
+  static constexpr uint64_t kMinNs = 20'000'000, kMaxNs = 1'000'000'000;
+  uint64_t span_ns_ = 0, until_ns_ = 0;
+};
+
 /// Runs the engine when no program thread does, and sleeps when there is nothing to run.
 ///
 ///  work found            -> again at once, and for a short while after
@@ -22,6 +39,7 @@ namespace verbatim::runtime {
 ///  packets waited then   -> the program has turned to something else: hear the wire for a while
 ///  raw doorbells         -> look at them every time round, and for a while after one was rung
 ///  a busy processor      -> sleep at once instead: whoever spins there would keep it for a whole slice
+///  waited in vain        -> sleep at once for a while, too: others may need this processor to send something
 ///  threads that linger   -> sleep for 1 ms at most: they turn being woken off and on without a fence
 ///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
 ///
@@ -45,6 +63,7 @@ class EngineThread {
 
  private:
   void run();
+  uint64_t linger_ns(uint64_t now_ns) const;
   void give_way(uint64_t now_ns);
   bool rest(uint64_t next_ns, uint64_t now_ns);
   bool packets_wait();
@@ -65,8 +84,11 @@ class EngineThread {
   std::atomic<bool> relies_on_wakes_{false};  ///< asleep until somebody wakes it
   std::atomic<uint32_t> lingers_{0};
   uint32_t lingers_seen_ = 0;
-  uint64_t swept_ns_ = 0, outside_ns_ = 0, crowded_ns_ = 0, crowded_until_ns_ = 0;
-  uint64_t absent_ns_ = 0, absent_until_ns_ = 0;
+  uint64_t swept_ns_ = 0, outside_ns_ = 0;
+  BackOff crowded_;            ///< a yield ran somebody who does not sleep
+  BackOff vain_;               ///< nothing came while it lingered
+  BackOff absent_;             ///< nobody but this thread takes packets in
+  bool lingered_ = false;      ///< since there was work
   bool store_waited_ = false;  ///< in the last sleep: a thread stored to a protected page
   std::thread thread_;
 };
