@@ -59,6 +59,16 @@ ssize_t early_lgetxattr(const char* path, const char* name, void* value, size_t 
   return syscall(SYS_lgetxattr, path, name, value, bytes);
 }
 int early_chdir(const char* path) { return static_cast<int>(syscall(SYS_chdir, path)); }
+int early_socket(int domain, int type, int protocol) {
+  return static_cast<int>(syscall(SYS_socket, domain, type, protocol));
+}
+ssize_t early_sendto(int file, const void* data, size_t bytes, int flags, const sockaddr* to,
+                     socklen_t size) {
+  return syscall(SYS_sendto, file, data, bytes, flags, to, size);
+}
+ssize_t early_sendmsg(int file, const msghdr* message, int flags) {
+  return syscall(SYS_sendmsg, file, message, flags);
+}
 
 // These allocate in any case, or are not called that early.
 int early_faccessat(int folder, const char* path, int mode, int flags) {
@@ -125,14 +135,17 @@ __attribute__((constructor)) void look_up() {
   replace(g_next.sigaction, "sigaction");
   replace(g_next.signal, "signal");
   replace(g_next.sysv_signal, "__sysv_signal");
+  replace(g_next.socket, "socket");
+  replace(g_next.sendto, "sendto");
+  replace(g_next.sendmsg, "sendmsg");
 }
 
 }  // namespace
 
-constinit Next g_next = {early_open,       early_openat,   early_access,    early_faccessat, early_euidaccess,
-                         early_readlinkat, early_readlink, early_stat,      early_lstat,     early_fstatat,
-                         early_statx,      early_getxattr, early_lgetxattr, early_chdir,     early_fopen,
-                         early_opendir,    early_scandir,  early_realpath,  early_sigaction, early_signal,
-                         early_sysv_signal};
+constinit Next g_next = {
+    early_open,      early_openat, early_access,      early_faccessat, early_euidaccess, early_readlinkat,
+    early_readlink,  early_stat,   early_lstat,       early_fstatat,   early_statx,      early_getxattr,
+    early_lgetxattr, early_chdir,  early_fopen,       early_opendir,   early_scandir,    early_realpath,
+    early_sigaction, early_signal, early_sysv_signal, early_socket,    early_sendto,     early_sendmsg};
 
 }  // namespace verbatim::redirect

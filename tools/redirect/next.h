@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -37,6 +38,9 @@ struct Next {
   int (*sigaction)(int signal, const struct sigaction* wanted, struct sigaction* before);
   sighandler_t (*signal)(int signal, sighandler_t handler);
   sighandler_t (*sysv_signal)(int signal, sighandler_t handler);
+  int (*socket)(int domain, int type, int protocol);
+  ssize_t (*sendto)(int file, const void* data, size_t bytes, int flags, const sockaddr* to, socklen_t size);
+  ssize_t (*sendmsg)(int file, const msghdr* message, int flags);
 };
 
 extern Next g_next;
