@@ -14,6 +14,11 @@ constexpr uint64_t kFields = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_CO
 constexpr uint32_t kMask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 constexpr uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
+/// The domain whose allocators and thread domain the queue is to have; nullptr: none.
+ibv_pd* parent_of(const ibv_cq_init_attr_ex& attributes) {
+  return (attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 ? attributes.parent_domain : nullptr;
+}
+
 /// 0, or why the attributes are refused.
 Error check(Context& context, const ibv_cq_init_attr_ex& attributes) {
   if ((attributes.comp_mask & ~kMask) != 0) return {EINVAL, "ibv_create_cq_ex: unknown bits in comp_mask"};
@@ -21,6 +26,11 @@ Error check(Context& context, const ibv_cq_init_attr_ex& attributes) {
     return {EOPNOTSUPP, "ibv_create_cq_ex: wc_flags ask for fields that no completion has"};
   if ((attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attributes.flags & ~kFlags) != 0)
     return {EINVAL, "ibv_create_cq_ex: unknown flags"};
+  const bool wants_parent = (attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0;
+  ibv_pd* const parent = attributes.parent_domain;
+  if (wants_parent && (parent == nullptr || ProtectionDomain::of(parent)->origin == nullptr ||
+                       parent->context != &context.verbs.context))
+    return {EINVAL, "ibv_create_cq_ex: parent_domain is no parent domain of this context"};
   if (attributes.cqe < 1 || attributes.cqe > context.hca->limits().max_cqe)
     return {EINVAL, "completion queue of " + std::to_string(attributes.cqe) + " entries: 1 to " +
                         std::to_string(context.hca->limits().max_cqe) + " are possible"};
@@ -49,6 +59,7 @@ CompletionQueue* create(ibv_context* public_context, const ibv_cq_init_attr_ex& 
   cq->cq.channel = attributes.channel;
   cq->cq.cq_context = attributes.cq_context;
   cq->cq.handle = cq->device->number;
+  if (ibv_pd* parent = parent_of(attributes)) cq->domain_use = DomainUse(*ProtectionDomain::of(parent));
   init_waiting(cq->cq);
   hold_channel(attributes.channel, 1);
   add_object(*context, *cq);

@@ -52,6 +52,9 @@ ibv_pd* alloc_parent_domain(ibv_context* public_context, ibv_parent_domain_init_
   if ((attributes->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0 &&
       (attributes->alloc == nullptr || attributes->free == nullptr))
     return refuse_pointer(*context, EINVAL, "ibv_alloc_parent_domain: allocators come in pairs");
+  if (attributes->pd->context != public_context ||
+      (attributes->td != nullptr && attributes->td->context != public_context))
+    return refuse_pointer(*context, EINVAL, "ibv_alloc_parent_domain: pd and td are not of the same context");
   ProtectionDomain* origin = ProtectionDomain::of(attributes->pd);
   if (origin->origin != nullptr)
     return refuse_pointer(*context, EINVAL, "ibv_alloc_parent_domain: pd is a parent domain itself");

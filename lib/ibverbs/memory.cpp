@@ -136,6 +136,8 @@ const char* check_change(const MemoryRegion& region, uint32_t flags, const ibv_p
     return "no flags, or unknown ones";
   if (region.dma_buf) return "a region of a DMA-buf cannot be changed";
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd == nullptr) return "no protection domain to change to";
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && pd->context != region.base.context)
+    return "the protection domain is of another context";
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) == 0 && access != 0)
     return "access without IBV_REREG_MR_CHANGE_ACCESS";
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)

@@ -104,6 +104,7 @@ struct CompletionQueue {
   uint32_t completions_reported = 0;  ///< events read from its channel; guarded by the channel's queue
   uint32_t async_reported = 0;        ///< guarded by the context's event queue
   bool extended = false;
+  DomainUse domain_use;  ///< of the parent domain that it was made with, if any
   Links<CompletionQueue> links;
 
   CompletionQueue() : ex{} {}

@@ -240,8 +240,35 @@ TEST(Objects, BelongToDomains) {
   ASSERT_NE(mr, nullptr);
   EXPECT_EQ(ibv_dealloc_pd(parent), EBUSY);
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  ibv_cq_init_attr_ex queue{};
+  queue.cqe = 4;
+  queue.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+  queue.parent_domain = self.pd;
+  EXPECT_EQ(ibv_create_cq_ex(self.context, &queue), nullptr) << "no parent domain";
+  EXPECT_EQ(errno, EINVAL);
+  queue.parent_domain = parent;
+  ibv_cq_ex* cq = ibv_create_cq_ex(self.context, &queue);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(ibv_dealloc_pd(parent), EBUSY) << "its allocators are the queue's";
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
   EXPECT_EQ(ibv_dealloc_pd(parent), 0);
   EXPECT_EQ(ibv_dealloc_td(td), 0);
+}
+
+TEST(Objects, DoNotMixContexts) {
+  Endpoint self, other;
+  ibv_parent_domain_init_attr attributes{};
+  attributes.pd = other.pd;
+  EXPECT_EQ(ibv_alloc_parent_domain(self.context, &attributes), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_rereg_mr(self.mr, IBV_REREG_MR_CHANGE_PD, other.pd, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(errno, EINVAL);
+  ibv_cq_init_attr_ex queue{};
+  queue.cqe = 4;
+  queue.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+  queue.parent_domain = other.pd;
+  EXPECT_EQ(ibv_create_cq_ex(self.context, &queue), nullptr);
+  EXPECT_EQ(errno, EINVAL);
 }
 
 TEST(ConnectionOptions, AreNone) {
