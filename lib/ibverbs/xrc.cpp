@@ -92,6 +92,7 @@ ibv_qp* open_qp(ibv_context* public_context, ibv_qp_open_attr* attributes) {
   if ((attributes->comp_mask & kNeeded) != kNeeded ||
       (attributes->comp_mask & ~(kNeeded | IBV_QP_OPEN_ATTR_CONTEXT)) != 0)
     return refuse_pointer(*context, EINVAL, "ibv_open_qp: comp_mask is to name number, domain and type");
+  if (attributes->xrcd == nullptr) return refuse_pointer(*context, EINVAL, "ibv_open_qp: no XRC domain");
   const XrcDomain& domain = *XrcDomain::of(attributes->xrcd);
   const std::lock_guard hold(receivers().lock);
   const auto found = receivers().by_number.find(attributes->qp_num);

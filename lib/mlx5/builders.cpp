@@ -130,7 +130,12 @@ void wr_local_inv(ibv_qp_ex* ex, uint32_t rkey) {
 
 void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* window, uint32_t rkey, const ibv_mw_bind_info* info) {
   QueuePair& qp = QueuePair::of(ex);
-  if (!begin_request(qp, connectx::kOpUmr, Be32(window->rkey).raw())) return;
+  const uint32_t old_key = window != nullptr ? window->rkey : 0;
+  if (!begin_request(qp, connectx::kOpUmr, Be32(old_key).raw())) return;
+  if (window == nullptr) {
+    qp.batch.error = EINVAL;
+    return;
+  }
   current_slot(qp).special = IBV_WC_BIND_MW;
   uint32_t units = 0;
   qp.batch.error = write_bind(qp, qp.batch.at, *window, rkey, *info, units);
@@ -142,6 +147,10 @@ void wr_bind_mw(ibv_qp_ex* ex, ibv_mw* window, uint32_t rkey, const ibv_mw_bind_
 void wr_set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
   QueuePair& qp = QueuePair::of(ex);
   if (qp.batch.error != 0 || qp.batch.units == 0) return;
+  if (ah == nullptr) {
+    qp.batch.error = EINVAL;
+    return;
+  }
   write_datagram(qp.block_at(qp.block) + sizeof(connectx::ControlSegment), ah, remote_qpn, remote_qkey);
 }
 
@@ -154,6 +163,10 @@ void wr_set_xrc_srqn(ibv_qp_ex* ex, uint32_t srqn) {
 void wr_set_dc_addr(mlx5dv_qp_ex* ex, ibv_ah* ah, uint32_t target, uint64_t access_key) {
   QueuePair& qp = QueuePair::of(ex);
   if (qp.batch.error != 0 || qp.batch.units == 0) return;
+  if (ah == nullptr) {
+    qp.batch.error = EINVAL;
+    return;
+  }
   write_target(qp.block_at(qp.block) + sizeof(connectx::ControlSegment), ah, target, access_key);
 }
 

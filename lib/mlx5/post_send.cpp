@@ -76,6 +76,7 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
     units++;
   }
   if (qp.addressed) {
+    if (wr.wr.ud.ah == nullptr) return EINVAL;
     write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
     at = advance(qp, at, sizeof(connectx::DatagramSegment));
     units += sizeof(connectx::DatagramSegment) / kUnit;
@@ -85,6 +86,7 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   } else if (wr.opcode == IBV_WR_LOCAL_INV) {
     units += write_invalidate(qp, at);
   } else if (wr.opcode == IBV_WR_BIND_MW) {
+    if (wr.bind_mw.mw == nullptr) return EINVAL;
     uint32_t more = 0;
     if (const int error = write_bind(qp, at, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, more))
       return error;

@@ -214,6 +214,30 @@ TEST(Posting, DatagramSaysWhereItCameFrom) {
   EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
 
+TEST(Posting, NeedsTheObjectsThatRequestsName) {
+  Device device;
+  Shape datagrams, windows;
+  datagrams.type = IBV_QPT_UD;
+  windows.operations = IBV_QP_EX_WITH_BIND_MW;
+  Pair unaddressed(device, datagrams), binding(device, windows);
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.opcode = IBV_WR_SEND;
+  EXPECT_EQ(ibv_post_send(unaddressed.qp[0], &wr, &bad), EINVAL) << "without an address handle";
+  EXPECT_EQ(bad, &wr);
+  wr.opcode = IBV_WR_BIND_MW;
+  EXPECT_EQ(ibv_post_send(binding.qp[0], &wr, &bad), EINVAL) << "without a memory window";
+  ibv_qp_ex* qp = ibv_qp_to_qp_ex(unaddressed.qp[0]);
+  ibv_wr_start(qp);
+  ibv_wr_send(qp);
+  ibv_wr_set_ud_addr(qp, nullptr, 1, 1);
+  EXPECT_EQ(ibv_wr_complete(qp), EINVAL);
+  qp = ibv_qp_to_qp_ex(binding.qp[0]);
+  const ibv_mw_bind_info nothing{};
+  ibv_wr_start(qp);
+  ibv_wr_bind_mw(qp, nullptr, 1, &nothing);
+  EXPECT_EQ(ibv_wr_complete(qp), EINVAL);
+}
+
 TEST(Builders, BatchIsPostedInOrder) {
   Device device;
   Pair pair(device);

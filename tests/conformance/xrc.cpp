@@ -429,6 +429,11 @@ TEST(XrcObjects, NeedWhatBelongsToThem) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(make_receiver(self.context, nullptr), nullptr);
   EXPECT_EQ(errno, EINVAL);
+  ibv_qp_open_attr open{};
+  open.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  open.qp_type = IBV_QPT_XRC_RECV;
+  EXPECT_EQ(ibv_open_qp(self.context, &open), nullptr) << "without a domain";
+  EXPECT_EQ(errno, EINVAL);
   ibv_srq* srq = make_shared(self, domain);
   ASSERT_NE(srq, nullptr);
   ibv_qp_init_attr_ex wanted{};
