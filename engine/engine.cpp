@@ -24,6 +24,13 @@ constexpr uint32_t kMulticastQpn = 0xffffff;
 
 Published& published_of(wire::Fabric& fabric) { return *reinterpret_cast<Published*>(fabric.published()); }
 
+/// Where the keys of a process begin: those of others begin elsewhere.
+uint32_t first_key(Host& host) {
+  constexpr uint32_t kApart = kKeysMax >> 10;  // of slots next to each other
+  const Expected<uint32_t> slot = host.qpn_slot(0);
+  return KeyTable::kFirstIndex + (slot ? *slot & 0x3ff : 0) * kApart;
+}
+
 void remove(std::vector<QueuePair*>& list, QueuePair* qp) {
   list.erase(std::remove(list.begin(), list.end(), qp), list.end());
 }
@@ -40,7 +47,7 @@ Engine::Engine(wire::Fabric& fabric, Host& host, const Clock& clock)
       host_(host),
       clock_(clock),
       published_(published_of(fabric)),
-      keys_(published_, fabric),
+      keys_(published_, fabric, first_key(host)),
       connections_(static_cast<uint32_t>(clock.now_ns() >> kConnectionClockShift)) {
   published_.header.magic = PublishedHeader::kMagic;
 }

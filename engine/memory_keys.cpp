@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
 #include <mutex>
@@ -19,6 +20,10 @@ constexpr uint32_t kSpecial =
 /// Whose tables are read. A foreign writer that died mid-write must not hang the reader; one of this process
 /// that was preempted goes on.
 enum class Tables : uint8_t { kForeign, kOwn };
+
+uint32_t index_at(uint32_t first, uint32_t turn) {
+  return turn < kKeysMax - first ? first + turn : KeyTable::kFirstIndex + turn - (kKeysMax - first);
+}
 
 /// Copies what is published under that index.
 template <Tables tables>
@@ -59,15 +64,47 @@ Refusal check_key(const KeyView& view, uint32_t domain, uint32_t need, uint64_t 
   return nullptr;
 }
 
-KeyTable::KeyTable(Published& published, wire::Fabric& fabric)
-    : published_(published), fabric_(fabric) {
+KeyTable::KeyTable(Published& published, wire::Fabric& fabric, uint32_t first)
+    : published_(published), fabric_(fabric), first_(first) {
   write(kNullKey >> 8, kNullKey, {kEveryDomain, kNullRegion | kLocalWrite, 0, UINT64_MAX, 0, 0});
 }
 
 KeyTable::~KeyTable() {
   KeyView view;
-  for (uint32_t index = kFirstIndex; index < next_; index++)
+  for (uint32_t turn = 0; turn < given_; turn++)
+    if (const uint32_t index = index_at(first_, turn); !early_.contains(index) && look(index, view))
+      delete layout_of(view);
+  for (const uint32_t index : early_)
     if (look(index, view)) delete layout_of(view);
+}
+
+// With the lock held: an entry that nobody has.
+bool KeyTable::take_free(uint32_t wanted) {
+  const uint32_t index = wanted >> 8;
+  if (index < kFirstIndex || index >= kKeysMax || early_.contains(index)) return false;
+  if (turn_of(index) >= given_) {
+    early_.insert(index);
+    return true;
+  }
+  const auto found =
+      std::find_if(free_.begin(), free_.end(), [index](uint32_t key) { return key >> 8 == index; });
+  if (found == free_.end()) return false;
+  free_.erase(found);
+  return true;
+}
+
+// With the lock held; 0: all are taken.
+uint32_t KeyTable::take_number(std::optional<uint32_t> wanted) {
+  if (wanted && take_free(*wanted)) return *wanted;
+  if (!free_.empty()) {
+    // The variant byte moves on, so that a key kept too long by a peer does not fit the next owner.
+    const uint32_t old = free_.back();
+    free_.pop_back();
+    return (old & ~0xffu) | ((old + 1) & 0xff);
+  }
+  while (given_ < kKeysMax - kFirstIndex)
+    if (const uint32_t index = index_at(first_, given_++); !early_.contains(index)) return index << 8;
+  return 0;
 }
 
 bool KeyTable::look(uint32_t index, KeyView& view) const {
@@ -93,17 +130,8 @@ void KeyTable::write(uint32_t index, uint32_t key, const Spec& spec) {
 
 Expected<uint32_t> KeyTable::create(const Spec& spec, std::optional<uint8_t> variant) {
   std::lock_guard<SpinLock> hold(lock_);
-  uint32_t key = 0;
-  if (!free_.empty()) {
-    // The variant byte moves on, so that a key kept too long by a peer does not fit the next owner.
-    const uint32_t old = free_.back();
-    free_.pop_back();
-    key = (old & ~0xffu) | ((old + 1) & 0xff);
-  } else if (next_ < kKeysMax) {
-    key = next_++ << 8;
-  } else {
-    return Error{ENOMEM, "all memory keys of this process are in use"};
-  }
+  uint32_t key = take_number({});
+  if (key == 0) return Error{ENOMEM, "all memory keys of this process are in use"};
   if (variant) key = (key & ~0xffu) | *variant;
   write(key >> 8, key, spec);
   return key;
@@ -115,6 +143,18 @@ Expected<uint32_t> KeyTable::create_indirect(Spec spec, std::unique_ptr<const Ke
   spec.address = reinterpret_cast<uint64_t>(layout.get());
   Expected<uint32_t> key = create(spec, variant);
   if (key) (void)layout.release();
+  return key;
+}
+
+Expected<uint32_t> KeyTable::create_namesake(uint32_t wanted, Spec spec,
+                                             std::unique_ptr<const KeyLayout> layout) {
+  spec.access |= kIndirect;
+  spec.address = reinterpret_cast<uint64_t>(layout.get());
+  std::lock_guard<SpinLock> hold(lock_);
+  const uint32_t key = take_number(wanted);
+  if (key == 0) return Error{ENOMEM, "all memory keys of this process are in use"};
+  write(key >> 8, key, spec);
+  (void)layout.release();
   return key;
 }
 
@@ -145,7 +185,8 @@ void KeyTable::destroy(uint32_t key) {
   }
   wait_for_users();
   std::lock_guard<SpinLock> hold(lock_);
-  free_.push_back(view.key);
+  early_.erase(view.key >> 8);
+  if (turn_of(view.key >> 8) < given_) free_.push_back(view.key);
 }
 
 Refusal KeyTable::translate(uint32_t key, uint32_t domain, uint32_t need, uint64_t address, uint64_t length,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "base/expected.h"
@@ -41,8 +42,8 @@ inline constexpr uint32_t kIndirectionMax = 4;
 /// What a work request changes about a key. What is not given stays as it is.
 struct KeyChange {
   enum class Must : uint8_t { kAny, kBeFree, kBeInUse };
-  Must must = Must::kAny;  ///< else it is refused
-  bool exact = false;      ///< the key's low byte must fit, too
+  Must must = Must::kAny;            ///< else it is refused
+  bool exact = false;                ///< the key's low byte must fit, too
   std::optional<uint32_t> bound_to;  ///< it must be this queue pair's, or nobody's
   std::optional<uint32_t> queue;     ///< whose it becomes; 0: everybody's
   std::optional<bool> free;
@@ -55,7 +56,8 @@ struct KeyChange {
 /// The memory keys of this process. Thread safe. Look-ups happen inside an AccessScope.
 class KeyTable {
  public:
-  KeyTable(Published& published, wire::Fabric& fabric);
+  /// `first`: the index to begin with, so that keys of different processes seldom have the same number.
+  KeyTable(Published& published, wire::Fabric& fabric, uint32_t first = kFirstIndex);
   ~KeyTable();
 
   struct Spec {
@@ -70,6 +72,9 @@ class KeyTable {
   /// The same for a key over ranges of others; `layout` may be empty, but has to be there.
   Expected<uint32_t> create_indirect(Spec spec, std::unique_ptr<const KeyLayout> layout,
                                      std::optional<uint8_t> variant = {});
+  /// The same with the number `wanted`, if nobody here has it: a key that another process has made keeps its
+  /// number if it can.
+  Expected<uint32_t> create_namesake(uint32_t wanted, Spec spec, std::unique_ptr<const KeyLayout> layout);
   /// Replaces what the key stands for; returns when no access under the old meaning runs anywhere.
   void replace(uint32_t key, const Spec& spec);
   /// Ends it; returns when no access runs anywhere. Must not be called inside an AccessScope. The key's low
@@ -121,6 +126,11 @@ class KeyTable {
   class TransformedMemory;
   using Layouts = std::vector<std::unique_ptr<const KeyLayout>>;
 
+  uint32_t take_number(std::optional<uint32_t> wanted);
+  bool take_free(uint32_t wanted);
+  uint32_t turn_of(uint32_t index) const {
+    return index >= first_ ? index - first_ : index - kFirstIndex + kKeysMax - first_;
+  }
   bool read(uint32_t key, KeyView& view) const;
   void write(uint32_t index, uint32_t key, const Spec& spec);
   void wait_for_users();
@@ -134,7 +144,9 @@ class KeyTable {
   wire::Fabric& fabric_;
   SpinLock lock_;
   std::vector<uint32_t> free_;  ///< full keys of free entries, so that the next variant is known
-  uint32_t next_ = kFirstIndex;
+  const uint32_t first_;
+  uint32_t given_ = 0;                  ///< indices given out, from first_ on and around
+  std::unordered_set<uint32_t> early_;  ///< given before their turn
   // Layouts that work requests have replaced, until no access can be using them.
   Layouts retired_;  ///< the newest
   Layouts waiting_;  ///< for the readers that were there at `waiting_since_`

@@ -31,7 +31,7 @@ inline bool is_write(Opcode op) { return op == Opcode::kWrite || op == Opcode::k
 inline bool is_atomic(Opcode op) { return op == Opcode::kCompareSwap || op == Opcode::kFetchAdd; }
 inline bool is_local(Opcode op) {
   return op == Opcode::kNop || op == Opcode::kKeyUpdate || op == Opcode::kSignatureValue ||
-         op == Opcode::kMemoryCopy;
+         op == Opcode::kMemoryCopy || op == Opcode::kTagList;
 }
 /// How long the answer to a request may take, by the code of a queue pair's attribute; the code 0 means for
 /// ever.

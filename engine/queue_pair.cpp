@@ -56,7 +56,8 @@ wire::Transport QueuePair::transport() const {
 }
 
 void QueuePair::publish(QpState to) {
-  published_.access.store(attributes_.access, std::memory_order_relaxed);
+  published_.access.store(attributes_.access & ~told_of_.load(std::memory_order_relaxed),
+                          std::memory_order_relaxed);
   published_.remote_qpn.store(attributes_.dest_qpn, std::memory_order_relaxed);
   published_.first_psn.store(attributes_.rq_psn, std::memory_order_relaxed);
   published_.path_mtu.store(attributes_.path_mtu, std::memory_order_relaxed);

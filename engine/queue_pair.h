@@ -54,7 +54,12 @@ class QueuePair {
   /// one.
   void drain_on_key_errors(bool on) { drains_on_key_errors_.store(on, std::memory_order_relaxed); }
 
+  /// The sink hears of the peer's reads and writes (kRemoteRead, kRemoteWrite) from the next transition on,
+  /// and peers ask for them instead of reaching into memory.
+  void tell_of_remote(uint32_t rights) { told_of_.fetch_or(rights, std::memory_order_relaxed); }
+
   // --- for the requester, responder and engine ---
+  bool is_told_of(uint32_t rights) const { return (told_of_.load(std::memory_order_relaxed) & rights) != 0; }
   Requester& requester() { return requester_; }
   Responder& responder() { return responder_; }
   /// Of a DC target; nullptr: of others.
@@ -107,6 +112,7 @@ class QueuePair {
   GidEntry source_;  ///< whose index the attributes name
   std::mutex modify_lock_;
   std::atomic<bool> drains_on_key_errors_{false};
+  std::atomic<uint32_t> told_of_{0};
   bool drained_by_itself_ = false;  ///< and has not told yet; guarded by the requester's lock
   Requester requester_;
   Responder responder_;

@@ -45,6 +45,7 @@ Operation operation_of(Opcode opcode) {
     case Opcode::kKeyUpdate:
     case Opcode::kSignatureValue:
     case Opcode::kMemoryCopy:
+    case Opcode::kTagList:
       break;
   }
   return Operation::kSend;

@@ -127,6 +127,7 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   if (verdict == Verdict::kDone && wire::wants_response(segment.operation)) {
     const Response response = std::move(responses_.back());
     responses_.pop_back();
+    tell_of_read(response, true);
     *answer = reply_to(segment.psn, wire::kAckOk);
     answer->operation = response.operation;
     answer->swap_or_add = response.original;
@@ -208,7 +209,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
   } else if (wire::wants_response(segment.operation)) {
     verdict = answer(segment, payload);
   } else {
-    if (segment.has(wire::kFirst)) verdict = begin(segment);
+    if (segment.has(wire::kFirst)) verdict = begin(segment, payload);
     if (verdict == Verdict::kDone && !message_.active)
       verdict = reliable_ ? refuse(wire::kNakInvalidRequest, "a message goes on that never began")
                           : Verdict::kDropped;
@@ -227,7 +228,7 @@ Responder::Verdict Responder::accept(const Segment& segment, wire::Payload& payl
   return verdict;
 }
 
-Responder::Verdict Responder::begin(const Segment& segment) {
+Responder::Verdict Responder::begin(const Segment& segment, wire::Payload& payload) {
   if (message_.active && reliable_)
     return refuse(wire::kNakInvalidRequest, "a message begins inside another");
   message_ = Progress{};
@@ -238,7 +239,7 @@ Responder::Verdict Responder::begin(const Segment& segment) {
     message_.rkey = segment.rkey;
   }
   if (!message_.is_write)
-    if (const Verdict verdict = take_work(false); verdict != Verdict::kDone) return verdict;
+    if (const Verdict verdict = take_work_for(segment, payload); verdict != Verdict::kDone) return verdict;
   message_.active = true;
   return Verdict::kDone;
 }
@@ -252,7 +253,32 @@ Responder::Verdict Responder::take_work(bool for_write) {
   if (!work_) work_ = std::make_unique<ReceiveWork>();
   const char* why = nullptr;
   ReceiveQueue* queue = landing_.receive;
-  switch (queue ? queue->take(*work_, why) : ReceiveQueue::Take::kNone) {
+  work_->skipped = 0;
+  const ReceiveQueue::Take taken = queue ? queue->take(*work_, why) : ReceiveQueue::Take::kNone;
+  return settle_take(taken, for_write, why);
+}
+
+// The same for a message that is sent; some queues look at how it begins.
+Responder::Verdict Responder::take_work_for(const Segment& segment, wire::Payload& payload) {
+  ReceiveQueue* queue = landing_.receive;
+  if (!queue || work_held_ || !queue->looks_at_messages()) [[likely]]
+    return take_work(false);
+  std::byte bytes[MessageHead::kBytesMax];
+  const uint32_t length = std::min(segment.length, MessageHead::kBytesMax);
+  const wire::Piece piece{bytes, length};
+  if (length > 0)
+    if (const CopyResult result = payload.copy_to(0, &piece, 1); result != CopyResult::kDone)
+      return copy_refused(result);
+  message_.has_work = true;
+  if (!work_) work_ = std::make_unique<ReceiveWork>();
+  work_->skipped = 0;
+  const char* why = nullptr;
+  const bool whole = segment.has(wire::kLast) && segment.packets <= 1;
+  return settle_take(queue->take_for({bytes, length, whole}, *work_, why), false, why);
+}
+
+Responder::Verdict Responder::settle_take(ReceiveQueue::Take taken, bool for_write, const char* why) {
+  switch (taken) {
     case ReceiveQueue::Take::kWork:
       return Verdict::kDone;
     case ReceiveQueue::Take::kBad:
@@ -295,11 +321,15 @@ Responder::Verdict Responder::copy_refused(CopyResult result) {
 }
 
 Responder::Verdict Responder::place_send(const Segment& segment, wire::Payload& payload) {
-  if (segment.length > work_->capacity() - message_.placed)
+  const uint64_t skipped = work_->skipped;
+  if (segment.length > work_->capacity() + skipped - message_.placed)
     return receive_error(Status::kLocalLength, "the message is longer than the receive request",
                          wire::kNakInvalidRequest);
   CopyResult result = CopyResult::kDone;
-  if (const char* why = place(receive_memory(), message_.placed, segment, payload, result))
+  const uint64_t from =
+      message_.placed < skipped ? std::min<uint64_t>(skipped - message_.placed, segment.length) : 0;
+  const uint64_t offset = message_.placed + from - std::min<uint64_t>(skipped, message_.placed + from);
+  if (const char* why = place(receive_memory(), offset, segment, payload, result, from))
     return receive_error(Status::kLocalProtection, why, wire::kNakRemoteOperational);
   if (result != CopyResult::kDone) return copy_refused(result);
   message_.placed += segment.length;
@@ -345,9 +375,11 @@ Responder::Verdict Responder::finish(const Segment& segment) {
         return verdict;
       }
       told_psn_.store(next_psn, std::memory_order_release);  // before the program can know
+      tell_of_write(true);
       complete_receive(segment, Opcode::kWriteImmediate, message_.placed);
     } else {
       told_psn_.store(next_psn, std::memory_order_release);
+      tell_of_write(true);
       count_message(message_.placed);
     }
   } else {
@@ -360,7 +392,7 @@ Responder::Verdict Responder::finish(const Segment& segment) {
                      segment.has(wire::kInvalidate)  ? Opcode::kSendInvalidate
                      : segment.has(wire::kImmediate) ? Opcode::kSendImmediate
                                                      : Opcode::kSend,
-                     message_.placed);
+                     message_.placed - std::min(work_->skipped, message_.placed));
   }
   message_ = Progress{};
   return Verdict::kDone;
@@ -371,6 +403,16 @@ void Responder::count_message(uint32_t bytes) {
   PublishedQp& counters = qp_.published();
   counters.receive_messages.store(counters.receive_messages.load(relaxed) + 1, relaxed);
   counters.receive_bytes.store(counters.receive_bytes.load(relaxed) + bytes, relaxed);
+}
+
+void Responder::tell_of_write(bool succeeded) {
+  if (qp_.is_told_of(kRemoteWrite)) [[unlikely]]
+    qp_.spec().sink->on_remote(Opcode::kWrite, succeeded, message_.placed);
+}
+
+void Responder::tell_of_read(const Response& response, bool succeeded) {
+  if (response.told) [[unlikely]]
+    qp_.spec().sink->on_remote(Opcode::kRead, succeeded, response.length);
 }
 
 void Responder::complete_receive(const Segment& segment, Opcode opcode, uint32_t bytes) {
@@ -408,6 +450,7 @@ Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
   ack_due_ = true;
   due_syndrome_ = syndrome;
   if (!why) return Verdict::kRefused;
+  if (message_.active && message_.is_write) tell_of_write(false);
   engine_.explain(qp_.number(),
                   syndrome == wire::kNakRemoteAccess ? static_cast<int>(Status::kRemoteAccess)
                                                      : static_cast<int>(Status::kRemoteInvalidRequest),

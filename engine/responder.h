@@ -101,6 +101,7 @@ class Responder {
     bool relayed = false;
     uint16_t flags = 0;
     std::unique_ptr<std::byte[]> bytes = nullptr;
+    bool told = false;  ///< its end is told to the sink
   };
   /// Of an XRC receiver, for a shared receive queue of another process.
   struct Relay {
@@ -145,7 +146,7 @@ class Responder {
   void tell_of_congestion();
   bool answer_datagram(const wire::Segment& segment, wire::Payload& payload);
   Verdict accept(const wire::Segment& segment, wire::Payload& payload);
-  Verdict begin(const wire::Segment& segment);
+  Verdict begin(const wire::Segment& segment, wire::Payload& payload);
   Verdict place_send(const wire::Segment& segment, wire::Payload& payload);
   Verdict place_write(const wire::Segment& segment, wire::Payload& payload);
   Verdict finish(const wire::Segment& segment);
@@ -174,6 +175,8 @@ class Responder {
   void take_relayed_refusal(const wire::Segment& segment);
   void break_relay(const char* why);
   Verdict take_work(bool for_write);
+  Verdict take_work_for(const wire::Segment& segment, wire::Payload& payload);
+  Verdict settle_take(ReceiveQueue::Take taken, bool for_write, const char* why);
   Verdict copy_refused(wire::CopyResult result);
   Verdict refuse(uint8_t syndrome, const char* why);
   Verdict receive_error(Status status, const char* why, uint8_t syndrome);
@@ -182,10 +185,13 @@ class Responder {
   void abort_receive();
   Elements receive_memory() const;
   const char* place(const Elements& memory, uint64_t offset, const wire::Segment& segment,
-                    wire::Payload& payload, wire::CopyResult& result) const;
+                    wire::Payload& payload, wire::CopyResult& result, uint64_t from = 0) const;
   void complete(ReceiveCompletion& completion);
   void complete_receive(const wire::Segment& segment, Opcode opcode, uint32_t bytes);
   void count_message(uint32_t bytes);
+  void tell_of_read(const Response& response, bool succeeded);
+  void tell_of_write(bool succeeded);
+  Verdict refuse_read(uint8_t syndrome, const char* why);
   wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;
   bool send_response(Response& response);
   bool send_responses();

@@ -22,21 +22,27 @@ namespace {
 constexpr uint32_t kStageBytes = 8192;  ///< whole packets of any path MTU
 }  // namespace
 
+Responder::Verdict Responder::refuse_read(uint8_t syndrome, const char* why) {
+  if (qp_.is_told_of(kRemoteRead)) qp_.spec().sink->on_remote(Opcode::kRead, false, 0);
+  return refuse(syndrome, why);
+}
+
 Responder::Verdict Responder::read_request(const Segment& segment) {
   if (!(qp_.attributes().access & kRemoteRead))
-    return refuse(wire::kNakRemoteAccess, "the queue pair does not allow remote reads");
-  if (const char* why = no_room_for_response()) return refuse(wire::kNakInvalidRequest, why);
+    return refuse_read(wire::kNakRemoteAccess, "the queue pair does not allow remote reads");
+  if (const char* why = no_room_for_response()) return refuse_read(wire::kNakInvalidRequest, why);
   if (segment.total_length > 0) {
     wire::Piece piece;
     if (const char* why =
             engine_.keys().translate(segment.rkey, landing_.domain, kRemoteRead, segment.remote_address,
                                      segment.total_length, piece, qp_.number()))
-      return refuse(wire::kNakRemoteAccess, why);
+      return refuse_read(wire::kNakRemoteAccess, why);
   }
   responses_.push_back({Operation::kReadResponse, segment.psn,
                         packets_of(segment.total_length, qp_.attributes().path_mtu), segment.rkey,
                         segment.total_length, 0, segment.remote_address, 0, wire::psn_add(msn_, 1),
                         landing_.domain});
+  responses_.back().told = qp_.is_told_of(kRemoteRead);
   return Verdict::kDone;
 }
 
@@ -69,11 +75,13 @@ Responder::Verdict Responder::atomic(const Segment& segment) {
   return Verdict::kDone;
 }
 
-// Puts the bytes of a segment `offset` bytes into that memory. A refusal of the key, or `result`.
+// Puts the bytes of a segment, those before `from` left out, `offset` bytes into that memory. A refusal of
+// the key, or `result`.
 const char* Responder::place(const Elements& memory, uint64_t offset, const Segment& segment,
-                             wire::Payload& payload, CopyResult& result) const {
+                             wire::Payload& payload, CopyResult& result, uint64_t from) const {
   Window window;
-  for (uint64_t done = 0; done < segment.length && result == CopyResult::kDone; done += window.bytes) {
+  offset -= from;
+  for (uint64_t done = from; done < segment.length && result == CopyResult::kDone; done += window.bytes) {
     if (const char* why = memory.window(offset + done, segment.length - done, window)) return why;
     if (window.bytes > 0) [[likely]] {
       result = payload.copy_to(done, window.pieces, window.count);
@@ -177,6 +185,7 @@ bool Responder::send_response(Response& response) {
     if (result == SendResult::kBusy) return false;
     if (result == SendResult::kSourceFault) {
       if (response.again) return true;
+      tell_of_read(response, false);
       const uint32_t psn = response.psn;  // `response` goes with the others
       refuse(wire::kNakRemoteAccess, why ? why : "the memory that was to be read is not mapped");
       ack_due_ = false;  // this refusal is about the read, not about what came last
@@ -212,6 +221,7 @@ bool Responder::send_responses() {
   while (!responses_.empty()) {
     if (!send_response(responses_.front())) return false;
     if (responses_.empty()) break;  // a refusal dropped them all
+    tell_of_read(responses_.front(), true);
     if (responses_.front().operation == Operation::kReadResponse) count_message(responses_.front().length);
     responses_.pop_front();
   }

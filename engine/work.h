@@ -35,6 +35,7 @@ enum class Opcode : uint8_t {
   kKeyUpdate,
   kSignatureValue,
   kMemoryCopy,
+  kTagList,
 };
 
 /// Where a datagram goes, or the target of a DC initiator's request (its address vector).
@@ -89,14 +90,15 @@ struct SendCompletion {
   uint32_t index = 0;  ///< what SendQueue::fetch was given
   Opcode opcode{};
   Status status{};
-  uint32_t bytes = 0;     ///< moved by a read or atomic
+  uint32_t bytes = 0;     ///< of the message
   bool signaled = false;  ///< asked for by the work request; errors always complete
   uint8_t vendor_detail = 0;
 };
 
 /// A receive work request taken off its queue.
 struct ReceiveWork {
-  uint32_t index = 0;  ///< the model's own name of the entry
+  uint32_t index = 0;    ///< the model's own name of the entry
+  uint32_t skipped = 0;  ///< bytes of the message's beginning that do not go into its memory
   uint32_t sge_count = 0;
   Sge sges[kSgeMax];
 
@@ -156,11 +158,25 @@ class SendQueue : public KeyErrors {
   virtual void complete(const SendCompletion& completion) = 0;
 };
 
+/// The beginning of a message that is sent, for a queue that chooses an entry by it.
+struct MessageHead {
+  static constexpr uint32_t kBytesMax = 64;
+  const std::byte* bytes = nullptr;
+  uint32_t length = 0;  ///< of what is there: all of the first segment, or kBytesMax
+  bool whole = false;   ///< the message has one packet
+};
+
 /// A receive queue or shared receive queue as the device model keeps it. Thread safe.
 class ReceiveQueue {
  public:
   enum class Take : uint8_t { kNone, kWork, kBad };
   virtual ~ReceiveQueue() = default;
+  /// Whether take_for() is to be asked for messages that are sent.
+  virtual bool looks_at_messages() const { return false; }
+  /// As take(), for the message that begins so. kNone: the message comes again.
+  virtual Take take_for(const MessageHead& /*head*/, ReceiveWork& work, const char*& reason) {
+    return take(work, reason);
+  }
   /// Takes the oldest posted entry. kBad: the entry is taken but malformed: complete it with
   /// kLocalQpOperation.
   virtual Take take(ReceiveWork& work, const char*& reason) = 0;
@@ -172,6 +188,8 @@ class ReceiveSink : public KeyErrors {
   virtual ~ReceiveSink() = default;
   void on_key_error(uint32_t /*key*/, DataTransform& /*transform*/) override {}
   virtual void complete(const ReceiveCompletion& completion) = 0;
+  /// The peer's read or write (kRead, kWrite) has ended; for those that QueuePair::tell_of_remote names.
+  virtual void on_remote(Opcode /*opcode*/, bool /*succeeded*/, uint64_t /*bytes*/) {}
 };
 
 }  // namespace verbatim::engine

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/process.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -72,6 +73,10 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   void wake_engine_thread() override {
     if (thread_) thread_->wake();
   }
+
+  ProcessPlace place() const { return {agent_->slot(), agent_->generation()}; }
+  Expected<wire::Channel*> find(const ProcessPlace& place);
+  Expected<int> borrow_file(const ProcessPlace& place, int file);
 
   void on_taps_changed() override { wires_->refresh_taps(); }
 
@@ -175,6 +180,25 @@ Outcome Process::leave(const Gid& group) {
   return agent_->leave_group(group);
 }
 
+Expected<wire::Channel*> Process::find(const ProcessPlace& wanted) {
+  if (wanted == place()) return nullptr;
+  const Error gone{ESRCH, "the process that the object came from has ended"};
+  if (agent_->slot_generation(wanted.slot) != wanted.generation) return gone;
+  wire::Channel* channel = fabric_->neighbor(engine::make_qpn(wanted.slot, 0));
+  return channel && channel->alive() ? Expected<wire::Channel*>(channel) : gone;
+}
+
+Expected<int> Process::borrow_file(const ProcessPlace& wanted, int file) {
+  const auto channel = find(wanted);
+  if (!channel) return channel.error();
+  const auto pid =
+      *channel ? static_cast<wire::shm::PeerChannel*>(*channel)->pid() : static_cast<uint32_t>(getpid());
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file);
+  const int mine = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (mine < 0) return Error{EOPNOTSUPP, "the other process's file cannot be opened through /proc"};
+  return mine;
+}
+
 void Process::add(hw::Hca& hca) {
   std::lock_guard<std::mutex> hold(devices_lock_);
   devices_.push_back(&hca);
@@ -261,6 +285,11 @@ class OpenConnectx final : public OpenDevice {
     return process_.agent().open_xrc_domain({device_, file}, create, exclusive);
   }
   void close_xrc_domain(uint64_t identity) override { process_.agent().close_xrc_domain(identity); }
+  ProcessPlace place() const override { return process_.place(); }
+  Expected<wire::Channel*> find_process(const ProcessPlace& place) override { return process_.find(place); }
+  Expected<int> borrow_file(const ProcessPlace& place, int file) override {
+    return process_.borrow_file(place, file);
+  }
 
  private:
   Process& process_;

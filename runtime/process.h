@@ -31,6 +31,13 @@ struct DeviceEntry {
 /// variable makes no sense.
 Expected<std::vector<DeviceEntry>> list_devices();
 
+/// A process among those of its host and user, as others find it.
+struct ProcessPlace {
+  uint32_t slot = 0;
+  uint64_t generation = 0;
+  bool operator==(const ProcessPlace&) const = default;
+};
+
 /// An opened device and its hold on the process's engine. Destroying it takes its remaining objects down; in
 /// the child of a fork one that came from the parent is forgotten instead, and must not be used before
 /// either.
@@ -44,6 +51,13 @@ class OpenDevice {
   /// made, or the agent is away; EINVAL: there is one, and it was to be `exclusive`.
   virtual Expected<uint64_t> open_xrc_domain(const agent::XrcFile& file, bool create, bool exclusive) = 0;
   virtual void close_xrc_domain(uint64_t identity) = 0;
+  /// This process.
+  virtual ProcessPlace place() const = 0;
+  /// The way to another's memory; nullptr: it is this one. ESRCH: it has ended.
+  virtual Expected<wire::Channel*> find_process(const ProcessPlace& place) = 0;
+  /// A descriptor of a file that the process of that place has open as `file`, for this one to close. ESRCH:
+  /// it has ended; EOPNOTSUPP: the kernel does not allow it.
+  virtual Expected<int> borrow_file(const ProcessPlace& place, int file) = 0;
 };
 
 /// Opens a device. Errors: whatever kept the process from joining the agent, ENOMEM.

@@ -183,7 +183,7 @@ void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint
 
 void CompletionRing::push_receive(const Received& received) {
   std::lock_guard<SpinLock> hold(lock_);
-  if (ring_.compressed && gather(received)) return;
+  if (ring_.compressed && received.application == 0 && gather(received)) return;
   tell_session();
   write_receive(received, timestamp());
 }
@@ -195,6 +195,9 @@ void CompletionRing::write_receive(const Received& received, uint64_t time) {
   cqe->slid = received.slid;
   cqe->flags_rqpn = received.flags_rqpn;
   cqe->frame = received.frame;
+  if (received.tag_header) [[unlikely]]
+    std::memcpy(cqe->tag_header, received.tag_header, sizeof cqe->tag_header);
+  cqe->application = received.application;
   cqe->user_index = received.user_index;
   cqe->immediate = Be32::from_raw(received.immediate_raw);
   cqe->byte_count = received.bytes;

@@ -29,7 +29,9 @@ class CompletionRing final : public engine::Held {
     bool solicited;
     uint32_t flags_rqpn, user_index, immediate_raw, bytes, qpn;
     uint16_t counter, slid;
-    uint32_t frame = 0;  ///< Cqe::frame
+    uint32_t frame = 0;                ///< Cqe::frame
+    uint32_t application = 0;          ///< Cqe::application
+    const void* tag_header = nullptr;  ///< 16 bytes
   };
   void push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter, uint32_t bytes);
   void push_receive(const Received& received);

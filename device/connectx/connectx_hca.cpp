@@ -15,6 +15,48 @@ namespace verbatim::connectx {
 /// Entries of the GID table of an Ethernet port, most of them empty.
 constexpr uint32_t kEthernetGids = 256;
 
+namespace {
+
+Outcome check_qp(const hw::QpSpec& spec, bool infiniband) {
+  const bool target = spec.type == hw::QpType::kDct, raw = spec.type == hw::QpType::kRaw;
+  const bool xrc_receiver = spec.type == hw::QpType::kXrcReceive;
+  if (raw && infiniband)
+    return Error{EOPNOTSUPP, "an InfiniBand port has no Ethernet frames for raw packet queue pairs"};
+  const bool one_queue = spec.type == hw::QpType::kXrcSend;
+  if (!xrc_receiver &&
+      (!spec.pd || !spec.send_cq || (!spec.receive_cq && !one_queue) || (!spec.doorbell && !target)))
+    return Error{EINVAL, "a queue pair needs a domain, two completion queues and a doorbell record"};
+  if ((xrc_receiver || one_queue) &&
+      (spec.srq || spec.receive.entries || (xrc_receiver && spec.send.entries)))
+    return Error{EINVAL, "an XRC queue pair has no receive queue, and a receiver no send queue"};
+  if (target && (!spec.srq || spec.send.entries || spec.receive.entries))
+    return Error{EINVAL, "a DC target has a shared receive queue, and no queues of its own"};
+  if (Outcome fits = spec.send.entries ? check_queue(spec.send, "send") : Outcome(Done{}); !fits) return fits;
+  if (Outcome fits = spec.receive.entries ? check_queue(spec.receive, "receive") : Outcome(Done{}); !fits)
+    return fits;
+  if (spec.send.entries > 32768 || spec.receive.entries > 32768 ||
+      (spec.send.entries && spec.send.stride != kBasicBlock))
+    return Error{EINVAL,
+                 "queue sizes are beyond the device's: 32768 blocks of 64 bytes, 32768 receive entries"};
+  return Done{};
+}
+
+/// Without a send queue of its own the queue pair carries out rendezvous; with one, it may change the list.
+void receive_tagged(QpObject& qp, TagList& tags, engine::QueuePairSpec& wanted) {
+  const bool offloads = qp.spec.send.entries == 0;
+  qp.tagged = std::make_unique<TaggedReceiver>(tags, qp, offloads);
+  wanted.receive = qp.tagged.get();
+  wanted.sink = qp.tagged.get();
+  if (offloads) {
+    wanted.send = &qp.tagged->reads();
+    wanted.send_entries = RendezvousQueue::kOutstandingMax;
+  } else {
+    qp.send.set_tags(&tags);
+  }
+}
+
+}  // namespace
+
 ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Identity& identity)
     : engine_(engine),
       sink_(sink),
@@ -151,25 +193,7 @@ Expected<QpObject*> ConnectxHca::make_qp(uint16_t uid, const hw::QpSpec& spec, h
   refresh_fault_guard();
   const bool target = spec.type == hw::QpType::kDct, raw = spec.type == hw::QpType::kRaw;
   const bool xrc_receiver = spec.type == hw::QpType::kXrcReceive;
-  if (raw && port_.is_infiniband())
-    return Error{EOPNOTSUPP, "an InfiniBand port has no Ethernet frames for raw packet queue pairs"};
-  const bool one_queue = spec.type == hw::QpType::kXrcSend;
-  if (!xrc_receiver &&
-      (!spec.pd || !spec.send_cq || (!spec.receive_cq && !one_queue) || (!spec.doorbell && !target)))
-    return Error{EINVAL, "a queue pair needs a domain, two completion queues and a doorbell record"};
-  if ((xrc_receiver || one_queue) &&
-      (spec.srq || spec.receive.entries || (xrc_receiver && spec.send.entries)))
-    return Error{EINVAL, "an XRC queue pair has no receive queue, and a receiver no send queue"};
-  if (target && (!spec.srq || spec.send.entries || spec.receive.entries))
-    return Error{EINVAL, "a DC target has a shared receive queue, and no queues of its own"};
-  if (Outcome fits = spec.send.entries ? check_queue(spec.send, "send") : Outcome(Done{}); !fits)
-    return fits.error();
-  if (Outcome fits = spec.receive.entries ? check_queue(spec.receive, "receive") : Outcome(Done{}); !fits)
-    return fits.error();
-  if (spec.send.entries > 32768 || spec.receive.entries > 32768 ||
-      (spec.send.entries && spec.send.stride != kBasicBlock))
-    return Error{EINVAL,
-                 "queue sizes are beyond the device's: 32768 blocks of 64 bytes, 32768 receive entries"};
+  if (Outcome sound = check_qp(spec, port_.is_infiniband()); !sound) return sound.error();
   auto qp = std::make_unique<QpObject>(spec, sink);
   auto* srq = static_cast<SrqObject*>(spec.srq);
   engine::QueuePairSpec wanted;
@@ -183,6 +207,11 @@ Expected<QpObject*> ConnectxHca::make_qp(uint16_t uid, const hw::QpSpec& spec, h
   wanted.sink = qp.get();
   wanted.events = qp.get();
   wanted.send_entries = spec.send.entries;
+  if (srq && srq->tags) {
+    if (spec.type != hw::QpType::kRc)
+      return Error{EINVAL, "only queue pairs of type RC receive into a queue with a tag list"};
+    receive_tagged(*qp, *srq->tags, wanted);
+  }
   wanted.access_key = spec.access_key;
   wanted.port = &port_;
   wanted.errored_streams_max = spec.errored_streams_max;
@@ -200,6 +229,7 @@ Expected<QpObject*> ConnectxHca::make_qp(uint16_t uid, const hw::QpSpec& spec, h
   qp->send.set_qpn(qp->number);
   qp->send.set_infiniband(port_.is_infiniband());
   qp->send.set_keys(engine_.keys(), protection_, wanted.domain);
+  if (qp->tagged) qp->tagged->start(engine_, **made, qp->number);
   if (srq) srq->users++;
   if (spec.pd) static_cast<PdObject*>(spec.pd)->users++;
   for (CqObject* cq : {qp->send_cq, qp->receive_cq}) {
@@ -251,6 +281,7 @@ Outcome ConnectxHca::modify_qp(hw::Qp* face, const hw::QpAttributes& attributes,
   if (done && (mask & engine::kQpState) && attributes.state == hw::QpState::kReset) {
     qp->send.reset();
     qp->receive.reset();
+    if (qp->tagged) qp->tagged->reads().reset();
   }
   return done;
 }

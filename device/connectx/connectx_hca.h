@@ -47,12 +47,18 @@ class ConnectxHca final : public hw::Hca {
 
   Expected<hw::Pd*> create_pd() override;
   Outcome destroy_pd(hw::Pd*) override;
+  Expected<hw::Pd*> import_pd(const hw::Origin&) override;
 
   Expected<hw::Mr*> create_mr(const hw::MrSpec&) override;
   Expected<hw::Mr*> create_null_mr(hw::Pd*) override;
   Outcome modify_mr(hw::Mr*, uint32_t rereg_mask, const hw::MrSpec&) override;
   Outcome destroy_mr(hw::Mr*) override;
 
+  Expected<hw::ImportedMr> import_mr(hw::Pd*, const hw::Origin&, uint32_t index) override;
+
+  Expected<hw::Dm*> import_dm(int file, uint64_t bytes) override {
+    return device_memory_.import(file, bytes);
+  }
   Expected<hw::Dm*> create_dm(const hw::DmSpec& spec) override { return device_memory_.create(spec); }
   Outcome destroy_dm(hw::Dm* dm) override { return device_memory_.destroy(dm); }
   Expected<void*> map_dm_operation(hw::Dm* dm, uint32_t operation) override {
@@ -97,6 +103,9 @@ class ConnectxHca final : public hw::Hca {
   hw::QpExtras qp_extras(hw::Qp*) override;
   Outcome change_qp(hw::Qp*, uint32_t mask, const hw::QpExtras&) override;
   Outcome reset_stream(hw::Qp*, uint16_t stream) override;
+  Expected<hw::CompletionCounter*> create_completion_counter(bool of_bytes) override;
+  Outcome destroy_completion_counter(hw::CompletionCounter*) override;
+  Outcome attach_completion_counter(hw::Qp*, hw::CompletionCounter*, uint32_t operations) override;
 
   Outcome attach_multicast(hw::Qp*, const Gid&) override;
   Outcome detach_multicast(hw::Qp*, const Gid&) override;
@@ -135,6 +144,8 @@ class ConnectxHca final : public hw::Hca {
   void explain(uint32_t qpn, int status, const char* text) override { engine_.explain(qpn, status, 0, text); }
 
  private:
+  Expected<hw::Pd*> add_pd(std::optional<uint32_t> number);
+  Expected<uint32_t> import_key(hw::MrSpec& spec, wire::Channel& process, const engine::KeyView& original);
   Expected<hw::Mr*> make_mr(const hw::MrSpec& spec, uint32_t device_access,
                             std::optional<uint8_t> variant = {});
   hw::Mr* note_mr(const hw::MrSpec& spec, uint32_t key);
@@ -169,7 +180,7 @@ class ConnectxHca final : public hw::Hca {
   SchedulingTree scheduling_{limits_};
   PacingTable pacing_{limits_};
   std::atomic<uint32_t> lag_turn_{0};  ///< queue pairs take turns over the ports of a LAG
-  std::atomic<uint32_t> pds_{0};
+  std::atomic<uint32_t> pds_{0}, counters_{0}, next_counter_{1};
   uint32_t cq_count_ = 0, srq_count_ = 0;
   uint64_t xrc_device_ = 0;  ///< begins the identities of XRC domains that have none given; numbers_.lock
   NumberSpace cq_numbers_, srq_numbers_;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "device/connectx/device_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -42,7 +45,7 @@ uint64_t operate(std::byte* at, MemicOperation operation, const TrappedAccess& a
 /// ignored.
 class OperationTrap final : public Trap {
  public:
-  OperationTrap(std::shared_ptr<OwnPages> pages, uint64_t bytes, MemicOperation operation)
+  OperationTrap(std::shared_ptr<Pages> pages, uint64_t bytes, MemicOperation operation)
       : pages_(std::move(pages)), bytes_(bytes), operation_(operation) {}
 
   uint64_t carry_out(const TrappedAccess& access) override {
@@ -62,10 +65,12 @@ class OperationTrap final : public Trap {
   }
 
  private:
-  const std::shared_ptr<OwnPages> pages_;
+  const std::shared_ptr<Pages> pages_;
   const uint64_t bytes_;
   const MemicOperation operation_;
 };
+
+constexpr uint64_t kPage = 4096;
 
 uint64_t rounded_up(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -96,14 +101,34 @@ void describe_device_memory(hw::Limits& limits) {
   limits.dm_operation_sizes = 0b1111;
 }
 
-OwnPages::OwnPages(size_t bytes) : bytes_(bytes) {
+Pages::Pages(size_t bytes) : bytes_(bytes) {
   void* made =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   base_ = made == MAP_FAILED ? nullptr : static_cast<std::byte*>(made);
 }
 
-OwnPages::~OwnPages() {
+Pages::Pages(int file, size_t bytes) : bytes_(bytes), file_(file) {
+  void* made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  base_ = made == MAP_FAILED ? nullptr : static_cast<std::byte*>(made);
+}
+
+std::shared_ptr<Pages> Pages::shareable(size_t bytes) {
+  const int file = memfd_create("verbatim-device-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  // Nobody may take away what others have mapped.
+  if (file >= 0 && ftruncate(file, static_cast<off_t>(rounded_up(bytes, kPage))) == 0 &&
+      fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) == 0)
+    return of(file, bytes);
+  if (file >= 0) close(file);
+  return std::make_shared<Pages>(bytes);
+}
+
+std::shared_ptr<Pages> Pages::of(int file, size_t bytes) {
+  return std::shared_ptr<Pages>(new Pages(file, bytes));
+}
+
+Pages::~Pages() {
   if (base_ != nullptr) munmap(base_, bytes_);
+  if (file_ >= 0) close(file_);
 }
 
 DeviceMemory::DeviceMemory(const hw::Limits& limits) : limits_(limits) {}
@@ -129,7 +154,8 @@ Expected<hw::Dm*> DeviceMemory::create(const hw::DmSpec& spec) {
   auto dm = std::make_unique<DmObject>();
   dm->kind = spec.kind;
   dm->bytes = spec.bytes;
-  dm->pages = std::make_shared<OwnPages>(bytes);
+  dm->pages = tables ? std::make_shared<Pages>(bytes) : Pages::shareable(bytes);
+  dm->file = dm->pages->file();
   if ((dm->base = dm->pages->base()) == nullptr) return Error{ENOMEM, "no memory is left for device memory"};
   // What the parent of a fork has taken, and its lock, are not the child's.
   if ((dm->detached = spec.detached)) return static_cast<hw::Dm*>(dm.release());
@@ -142,6 +168,26 @@ Expected<hw::Dm*> DeviceMemory::create(const hw::DmSpec& spec) {
   return static_cast<hw::Dm*>(dm.release());
 }
 
+Expected<hw::Dm*> DeviceMemory::import(int file, uint64_t bytes) {
+  auto pages = Pages::of(file, bytes);
+  struct stat about {};
+  if (fstat(file, &about) != 0 || bytes == 0 || static_cast<uint64_t>(about.st_size) < bytes)
+    return Error{EINVAL, "the device memory's file is shorter than it says"};
+  if ((fcntl(file, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+    return Error{EINVAL, "the device memory's file may be cut short by others"};
+  if (pages->base() == nullptr) return Error{ENOMEM, "the device memory cannot be mapped"};
+  auto dm = std::make_unique<DmObject>();
+  dm->kind = hw::DmKind::kMemic;
+  dm->imported = true;
+  dm->bytes = bytes;
+  dm->base = pages->base();
+  dm->file = file;
+  dm->pages = std::move(pages);
+  const std::lock_guard hold(lock_);
+  all_.add(dm.get());
+  return static_cast<hw::Dm*>(dm.release());
+}
+
 Outcome DeviceMemory::destroy(hw::Dm* face) {
   auto* dm = static_cast<DmObject*>(face);
   if (dm->users != 0) return Error{EBUSY, "the device memory is still registered"};
@@ -150,7 +196,7 @@ Outcome DeviceMemory::destroy(hw::Dm* face) {
     return Done{};
   }
   const std::lock_guard hold(lock_);
-  ranges_[static_cast<size_t>(dm->kind)].give_back(dm->device_address);
+  if (!dm->imported) ranges_[static_cast<size_t>(dm->kind)].give_back(dm->device_address);
   all_.remove(dm);
   delete dm;
   return Done{};

@@ -27,26 +27,35 @@ enum class MemicOperation : uint32_t { kIncrement = 0, kTestAndSet = 1 };
 /// What the device has of each kind, and which operations.
 void describe_device_memory(hw::Limits& limits);
 
-/// Pages of this process.
-class OwnPages {
+/// Pages of this process, or of a file that others may map as well.
+class Pages {
  public:
   /// Zeros; base() is nullptr if there are no pages left.
-  explicit OwnPages(size_t bytes);
-  ~OwnPages();
-  OwnPages(const OwnPages&) = delete;
-  OwnPages& operator=(const OwnPages&) = delete;
+  explicit Pages(size_t bytes);
+  /// Those of a new file; without one where no file can be had.
+  static std::shared_ptr<Pages> shareable(size_t bytes);
+  /// Those of this file, which it takes over.
+  static std::shared_ptr<Pages> of(int file, size_t bytes);
+  ~Pages();
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
   std::byte* base() const { return base_; }
+  int file() const { return file_; }
 
  private:
+  Pages(int file, size_t bytes);
+
   std::byte* base_;
   size_t bytes_;
+  int file_ = -1;
 };
 
 struct DmObject : hw::Dm, Linked<DmObject> {
   hw::DmKind kind{};
   bool detached = false;
-  std::shared_ptr<OwnPages> pages;  ///< also of operations that are still mapped
-  std::atomic<uint32_t> users{0};   ///< registrations
+  bool imported = false;           ///< it takes no part of the device's own memory
+  std::shared_ptr<Pages> pages;    ///< also of operations that are still mapped
+  std::atomic<uint32_t> users{0};  ///< registrations
 };
 
 /// The memory of an opened device. Thread safe.
@@ -55,6 +64,8 @@ class DeviceMemory {
   explicit DeviceMemory(const hw::Limits& limits);
   ~DeviceMemory();
   Expected<hw::Dm*> create(const hw::DmSpec& spec);
+  /// As hw::Hca::import_dm.
+  Expected<hw::Dm*> import(int file, uint64_t bytes);
   Outcome destroy(hw::Dm* face);
 
  private:

@@ -58,6 +58,7 @@ enum WqeOpcode : uint8_t {
   kOpFetchAdd = 0x12,
   kOpSetPsv = 0x20,
   kOpUmr = 0x25,
+  kOpTagMatching = 0x28,
   kOpMmo = 0x2f,
   // A ConnectX has neither. These numbers are nobody's there, so that a queue entry for one is never these.
   kOpFlush = 0x38,
@@ -234,6 +235,36 @@ struct SharedNextSegment {
   uint8_t reserved1[11];
 };
 
+/// A change of the tag list of the queue pair's shared receive queue; a DataSegment follows one that appends.
+struct TagSegment {
+  uint8_t operation;  ///< TagOperation in 7..4
+  uint8_t flags;
+  Be16 index;  ///< of the entry to remove; with one that is appended, of the entry to fill next
+  uint8_t reserved0[2];
+  Be16 handled;  ///< unexpected messages that the program has dealt with
+  uint8_t reserved1[8];
+  Be64 tag;
+  Be64 mask;
+};
+enum TagOperation : uint8_t { kTagNothing = 0, kTagAppend = 1, kTagRemove = 2 };
+inline constexpr uint8_t kTagHandledGiven = 1 << 6, kTagCompletion = 1 << 7;
+/// What a message to such a queue begins with (ibv_tmh), and what follows it in a rendezvous request
+/// (ibv_rvh).
+struct TagHeader {
+  uint8_t operation;  ///< TagMessage
+  uint8_t reserved[3];
+  Be32 context;
+  Be64 tag;
+};
+struct RendezvousHeader {
+  Be64 address;
+  Be32 rkey;
+  Be32 length;
+};
+enum TagMessage : uint8_t { kTagNone = 0, kTagRendezvous = 1, kTagFinished = 2, kTagEager = 3 };
+static_assert(sizeof(TagSegment) == 32 && offsetof(TagSegment, handled) == 6 &&
+              offsetof(TagSegment, tag) == 16);
+static_assert(sizeof(TagHeader) == 16 && sizeof(RendezvousHeader) == 16);
 static_assert(sizeof(XrcSegment) == 16 && sizeof(FlushSegment) == 16);
 static_assert(sizeof(ControlSegment) == 16 && sizeof(RemoteSegment) == 16 && sizeof(AtomicSegment) == 16);
 static_assert(sizeof(DataSegment) == 16 && sizeof(InlineSegment) == 4 && sizeof(SharedNextSegment) == 16);
@@ -252,7 +283,8 @@ enum CqeOpcode : uint8_t {
   kCqeSend = 2,
   kCqeSendImmediate = 3,
   kCqeSendInvalidate = 4,
-  kCqeResize = 5,  ///< the queue goes on in another ring
+  kCqeResize = 5,    ///< the queue goes on in another ring
+  kCqeNoPacket = 6,  ///< of an operation on a tag list
   kCqeSignatureError = 12,
   kCqeRequestError = 13,
   kCqeReceiveError = 14,
@@ -277,14 +309,16 @@ enum CqeSyndrome : uint8_t {
 
 /// A completion queue entry (the second half of one of 128 bytes).
 struct Cqe {
-  uint8_t reserved0[22];
+  uint8_t tag_header[16];  ///< of a message that an entry of a tag list was found for, or a TagResult
+  uint8_t reserved0[6];
   Be16 slid;
   Be32 flags_rqpn;  ///< GRH kind 29..28, service level or, on RoCE, kind of network header 27..24, source
                     ///< QPN 23..0
   Be32 frame;       ///< of a received frame: kFrame*
   Be32 user_index;
   Be32 immediate;
-  uint8_t reserved2[4];
+  Be32 application;  ///< 0, or of tag matching: kApplicationTags 31..24, TagEvent 23..16, entry of the
+                     ///< list 15..0
   Be32 byte_count;
   Be64 timestamp;
   Be32 opcode_qpn;  ///< opcode of the work queue entry 31..24, QPN 23..0; of a received frame its tag
@@ -292,6 +326,31 @@ struct Cqe {
   uint8_t signature;
   uint8_t opcode_owner;  ///< opcode 7..4, solicited 1, owner 0; written last
 };
+inline constexpr uint32_t kApplicationTags = 1;
+/// What a completion of a shared receive queue with a tag list is about.
+enum TagEvent : uint8_t {
+  kTagConsumed = 0x1,    ///< an entry was found, its data comes
+  kTagDataPlaced = 0x2,  ///< and is there
+  kTagUnexpected = 0x3,
+  kTagNoTag = 0x4,
+  kTagAppended = 0x5,
+  kTagRemoved = 0x6,
+  kTagNothingDone = 0x7,
+  kTagConsumedWhole = 0xa,       ///< both at once
+  kTagConsumedForProgram = 0xb,  ///< of a rendezvous that the program is to carry out: its headers are there
+  kTagCanceled = 0xc,            ///< the data of a consumed entry does not come
+};
+inline constexpr uint32_t tag_application(TagEvent event, uint32_t entry) {
+  return kApplicationTags << 24 | static_cast<uint32_t>(event) << 16 | (entry & 0xffff);
+}
+/// Of an operation on a tag list.
+struct TagResult {
+  Be32 success;     ///< kTagSuccess
+  Be16 unexpected;  ///< messages that the device has found no entry for
+  uint8_t reserved[10];
+};
+inline constexpr uint32_t kTagSuccess = 1u << 31;
+static_assert(sizeof(TagResult) == 16 && offsetof(Cqe, application) == 40);
 /// What a completion tells of a frame: which checksums are right, kinds of headers.
 inline constexpr uint32_t kFrameNetworkRight = 1u << 25, kFrameTransportRight = 1u << 26;
 inline constexpr uint32_t kFrameTransportShift = 20, kFrameNetworkShift = 18;

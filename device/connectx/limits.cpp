@@ -7,6 +7,7 @@
 #include "device/connectx/device_memory.h"
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/prm/object_limits.h"
+#include "device/connectx/tag_list.h"
 #include "engine/memory_keys.h"
 #include "wire/link/segment.h"
 
@@ -25,6 +26,7 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.vendor_id = 0x02c9;
   limits.vendor_part_id = 4129;
   limits.ece_vendor_id = 0x15b3;
+  limits.ece_options = 0x10000000;  // the options' format alone: no option of it changes anything here
   limits.hardware_version = 0;
   limits.max_mr_bytes = UINT64_MAX;
   describe_device_memory(limits);
@@ -58,6 +60,11 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.timestamp_khz = hardware_clock_khz();
   limits.max_send_message_bytes = wire::kMessageBytesMax;
   limits.local_ack_delay = 16;
+  limits.max_tags = kTagsMax;
+  limits.max_tag_operations = kTagOperationsMax;
+  limits.max_rendezvous_header_bytes = engine::MessageHead::kBytesMax;
+  limits.max_completion_counters = 1u << 16;
+  limits.counted_operations = (1u << hw::kCountedOperations) - 1;
   limits.log_max_scheduling_leaves = 10;
   limits.pacing_entries = 127;
   limits.pacing_min_kbps = 1;

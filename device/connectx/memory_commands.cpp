@@ -29,16 +29,19 @@ engine::KeyTable::Spec key_spec(const hw::MrSpec& spec, uint32_t device_access) 
 
 }  // namespace
 
-Expected<hw::Pd*> ConnectxHca::create_pd() {
+Expected<hw::Pd*> ConnectxHca::create_pd() { return add_pd({}); }
+
+// Several opened devices of the process may have domains of one number.
+Expected<hw::Pd*> ConnectxHca::add_pd(std::optional<uint32_t> number) {
   if (pds_.fetch_add(1) >= limits_.max_pd) {
     pds_--;
     return Error{ENOMEM, "all protection domains of the device are in use"};
   }
   auto* pd = new PdObject;
-  pd->number = next_domain.fetch_add(1) & 0xffffff;
+  pd->number = number ? *number : next_domain.fetch_add(1) & 0xffffff;
   {
     const std::lock_guard hold(numbers_.lock);
-    numbers_.pds[pd->number] = pd;
+    numbers_.pds.emplace(pd->number, pd);  // another that stands for the same may be there
   }
   count(1, 1);
   return static_cast<hw::Pd*>(pd);
@@ -48,7 +51,8 @@ Outcome ConnectxHca::destroy_pd(hw::Pd* face) {
   auto* pd = static_cast<PdObject*>(face);
   const std::lock_guard hold(numbers_.lock);
   if (pd->users != 0) return Error{EBUSY, "the protection domain still has objects"};
-  numbers_.pds.erase(pd->number);
+  if (const auto found = numbers_.pds.find(pd->number); found != numbers_.pds.end() && found->second == pd)
+    numbers_.pds.erase(found);
   delete pd;
   pds_--;
   count(1, -1);
@@ -155,6 +159,7 @@ Expected<hw::Mr*> ConnectxHca::create_null_mr(hw::Pd* pd) {
 
 Outcome ConnectxHca::modify_mr(hw::Mr* face, uint32_t mask, const hw::MrSpec& wanted) {
   auto* mr = static_cast<MrObject*>(face);
+  if (mr->imported) return Error{EINVAL, "an imported region cannot be changed"};
   if (mr->null_region) return Error{EINVAL, "the null region cannot be changed"};
   if (mr->spec.dm) return Error{EINVAL, "a region of device memory cannot be changed"};
   hw::MrSpec spec = mr->spec;
@@ -172,7 +177,7 @@ Outcome ConnectxHca::modify_mr(hw::Mr* face, uint32_t mask, const hw::MrSpec& wa
 
 Outcome ConnectxHca::destroy_mr(hw::Mr* face) {
   auto* mr = static_cast<MrObject*>(face);
-  engine_.keys().destroy(mr->lkey);
+  if (!mr->borrowed) engine_.keys().destroy(mr->lkey);
   static_cast<PdObject*>(mr->spec.pd)->users--;
   if (mr->spec.dm) static_cast<DmObject*>(mr->spec.dm)->users--;
   count(2, -1);

@@ -29,6 +29,7 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
     case engine::Opcode::kKeyUpdate:
     case engine::Opcode::kSignatureValue:
     case engine::Opcode::kMemoryCopy:
+    case engine::Opcode::kTagList:
       return kCqeSend;
   }
   return kCqeSend;
@@ -45,7 +46,10 @@ uint32_t frame_word(const engine::FrameFacts& facts) {
   return word;
 }
 
-void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, uint32_t user_index) {
+}  // namespace
+
+void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, uint32_t user_index,
+                  uint32_t application) {
   if (done.status != engine::Status::kSuccess) {
     ring.push_error(kCqeReceiveError, done.status, done.vendor_detail, done.qpn, user_index,
                     static_cast<uint16_t>(done.index));
@@ -67,10 +71,9 @@ void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, u
   cqe.qpn = done.frame ? done.frame->tag : done.qpn;
   cqe.counter = static_cast<uint16_t>(done.index);
   if (done.frame) cqe.frame = frame_word(*done.frame);
+  cqe.application = application;
   ring.push_receive(cqe);
 }
-
-}  // namespace
 
 Outcome CqObject::idle() {
   const std::lock_guard hold(lock);
@@ -98,7 +101,23 @@ QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
 }
 
 void QpObject::complete(const engine::ReceiveCompletion& done) {
+  if (OperationCounters* each = receive_counters.load(std::memory_order_acquire)) [[unlikely]]
+    each->count(hw::kCountReceives, done.status == engine::Status::kSuccess, done.bytes);
   push_receive(receive_cq->ring, done, spec.user_index);
+}
+
+void QpObject::on_remote(engine::Opcode opcode, bool succeeded, uint64_t bytes) {
+  const bool read = opcode == engine::Opcode::kRead;
+  if (OperationCounters* each = receive_counters.load(std::memory_order_acquire))
+    each->count(read ? hw::kCountRemoteReads : hw::kCountRemoteWrites, succeeded, bytes);
+}
+
+Outcome QpObject::attach(CounterObject& counter, uint32_t operations) {
+  if (!counters) counters = std::make_unique<OperationCounters>();
+  const Outcome attached = counters->attach(counter, operations);
+  send.set_counters(*counters);
+  receive_counters.store(counters.get(), std::memory_order_release);
+  return attached;
 }
 
 void SrqObject::complete(const engine::ReceiveCompletion& done) { push_receive(cq->ring, done, user_index); }

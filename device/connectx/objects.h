@@ -8,8 +8,10 @@
 
 #include "base/number_space.h"
 #include "device/connectx/completion_ring.h"
+#include "device/connectx/operation_counters.h"
 #include "device/connectx/receive_ring.h"
 #include "device/connectx/send_ring.h"
+#include "device/connectx/tagged_receiver.h"
 #include "device/hw/hca.h"
 #include "engine/engine.h"
 #include "engine/queue_pair.h"
@@ -62,6 +64,8 @@ struct PdObject : hw::Pd, Made {
 struct MrObject : hw::Mr, Linked<MrObject> {
   hw::MrSpec spec;
   bool null_region = false;
+  bool imported = false;
+  bool borrowed = false;  ///< the key is another region's of this process
 };
 
 struct QpObject;
@@ -82,7 +86,11 @@ struct CqObject : hw::Cq, Linked<CqObject>, Made {
   void fail_users();
 };
 
-/// One that XRC senders name has its own completions.
+/// Tells of a received message. `application`: see Cqe.
+void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, uint32_t user_index,
+                  uint32_t application = 0);
+
+/// One that XRC senders name, or that has a tag list, has its own completions.
 struct SrqObject final : hw::Srq, Made, engine::ReceiveSink {
   SrqObject(const hw::SrqSpec& spec, hw::EventSink& sink)
       : pd(static_cast<PdObject*>(spec.pd)),
@@ -95,6 +103,7 @@ struct SrqObject final : hw::Srq, Made, engine::ReceiveSink {
         xrcd(spec.xrcd),
         cq(static_cast<CqObject*>(spec.cq)),
         user_index(spec.user_index) {
+    if (spec.tags != 0) tags = std::make_unique<TagList>(ring, cq->ring, user_index, spec.tags);
     owner = spec.owner;
   }
   void complete(const engine::ReceiveCompletion& completion) override;
@@ -105,9 +114,10 @@ struct SrqObject final : hw::Srq, Made, engine::ReceiveSink {
   const char* kind = "SRQ";  ///< what its events call it
   std::atomic<uint32_t> users{0};
   SharedRing ring;
-  const uint32_t xrcd;  ///< number of its XRC domain; 0: none, and what follows means nothing
-  CqObject* const cq;
+  const uint32_t xrcd;  ///< number of its XRC domain; 0: none
+  CqObject* const cq;   ///< with an XRC domain or a tag list, and so the next
   const uint32_t user_index;
+  std::unique_ptr<TagList> tags;
 };
 
 struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, engine::QueuePairEvents {
@@ -115,6 +125,9 @@ struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, eng
 
   void complete(const engine::ReceiveCompletion& completion) override;
   void on_key_error(uint32_t key, engine::DataTransform& transform) override;
+  void on_remote(engine::Opcode opcode, bool succeeded, uint64_t bytes) override;
+  /// See OperationCounters::attach.
+  Outcome attach(CounterObject& counter, uint32_t operations);
   /// Programs of verbs know nothing of events that only commands arm.
   void on_event(hw::AsyncEvent event) override {
     if (maker != 0 || event < hw::AsyncEvent::kTargetDrained) sink.on_async(event, owner);
@@ -126,10 +139,13 @@ struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, eng
   CqObject* const receive_cq;  ///< nullptr: it receives nothing, or nothing that completes here
   SendRing send;
   ReceiveRing receive;
+  std::unique_ptr<TaggedReceiver> tagged;  ///< with a shared receive queue that has a tag list
   engine::QueuePair* queue_pair = nullptr;
   std::atomic<uint8_t> lag_port{0};  ///< as hw::QpExtras, like what follows
   std::atomic<uint16_t> udp_source_port{0};
   std::atomic<uint32_t> request_leaf{0}, response_leaf{0};
+  std::unique_ptr<OperationCounters> counters;  ///< once there are some
+  std::atomic<OperationCounters*> receive_counters{nullptr};
   std::atomic<bool> ending{false};  ///< `queue_pair` is being destroyed
 };
 

@@ -6,7 +6,9 @@
 
 #include "device/connectx/bsf.h"
 #include "device/connectx/completion_ring.h"
+#include "device/connectx/operation_counters.h"
 #include "device/connectx/queue_access.h"
+#include "device/connectx/tag_list.h"
 #include "engine/frame_checksums.h"
 
 namespace verbatim::connectx {
@@ -52,6 +54,8 @@ uint8_t wqe_opcode(Opcode opcode) {
       return kOpSetPsv;
     case Opcode::kMemoryCopy:
       return kOpMmo;
+    case Opcode::kTagList:
+      return kOpTagMatching;
     case Opcode::kNop:
       return kOpNop;
   }
@@ -144,6 +148,9 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
     case kOpMmo:
       work.opcode = Opcode::kMemoryCopy;
       return sends_datagrams() ? kNotForDatagrams : nullptr;
+    case kOpTagMatching:
+      work.opcode = Opcode::kTagList;
+      return tags_ ? nullptr : "the queue pair's receive queue has no tag list";
     case kOpSend:
       work.opcode = Opcode::kSend;
       break;
@@ -309,12 +316,19 @@ engine::SendQueue::Performed SendRing::perform(uint32_t index, bool outstanding,
   for (uint32_t unit = 0; unit < units; unit++)
     (void)read_queue(entry + unit * kSegmentUnit, at(index, unit * kSegmentUnit), kSegmentUnit, revocable_);
   status = engine::Status::kLocalQpOperation;
+  const auto& control = *reinterpret_cast<const ControlSegment*>(entry);
+  if ((control.index_opcode & 0xff) == kOpTagMatching) {
+    reason = tags_ ? tags_->operate({entry, units * kSegmentUnit}) : "there is no tag list";
+    return reason ? Performed::kFailed : Performed::kDone;
+  }
   reason = "the queue carries out no operations of its own";
   return local_ ? local_->perform({entry, units * kSegmentUnit}, outstanding, status, reason)
                 : Performed::kFailed;
 }
 
 void SendRing::complete(const engine::SendCompletion& done) {
+  if (OperationCounters* counters = counters_.load(std::memory_order_acquire)) [[unlikely]]
+    counters->count_sent(done);
   const uint32_t opcode_qpn = static_cast<uint32_t>(wqe_opcode(done.opcode)) << 24 | qpn_;
   if (done.status != engine::Status::kSuccess)
     completions_->push_error(kCqeRequestError, done.status, done.vendor_detail, opcode_qpn, user_index_,

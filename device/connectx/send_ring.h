@@ -12,6 +12,8 @@
 namespace verbatim::connectx {
 
 class CompletionRing;
+class OperationCounters;
+class TagList;
 
 /// A send queue in ConnectX format. The memory may be written by the program at any time: each segment is
 /// copied once and checked then. Used under the requester's lock.
@@ -35,6 +37,10 @@ class SendRing final : public engine::SendQueue {
   void set_keys(engine::KeyTable& keys, const ProtectionDevice& protection, uint32_t domain) {
     local_.emplace(keys, protection, domain);
   }
+  /// What ends is counted there from now on.
+  void set_counters(OperationCounters& counters) { counters_.store(&counters, std::memory_order_release); }
+  /// The list that its entries may change.
+  void set_tags(TagList* tags) { tags_ = tags; }
   void reset() { broken_ = false, seen_.store(kNothingSeen, std::memory_order_relaxed); }
   /// Whether the doorbell record says something new since the last call, or the first one after a reset.
   bool moved();
@@ -84,6 +90,8 @@ class SendRing final : public engine::SendQueue {
   bool broken_ = false;
   static constexpr uint64_t kNothingSeen = UINT64_MAX;
   std::atomic<uint64_t> seen_{kNothingSeen};
+  std::atomic<OperationCounters*> counters_{nullptr};
+  TagList* tags_ = nullptr;
 };
 
 }  // namespace verbatim::connectx

@@ -40,6 +40,11 @@ Expected<SrqObject*> ConnectxHca::make_srq(uint16_t uid, const hw::SrqSpec& spec
                  "hold one element or more"};
   if (spec.xrcd && !spec.cq)
     return Error{EINVAL, "a shared receive queue of an XRC domain needs a completion queue"};
+  if (spec.tags && (!spec.cq || spec.xrcd || spec.cyclic || spec.tags > kTagsMax))
+    return Error{
+        EINVAL,
+        "a shared receive queue with a tag list needs a completion queue, no XRC domain, and at most " +
+            std::to_string(kTagsMax) + " tags"};
   auto srq = std::make_unique<SrqObject>(spec, sink);
   const std::lock_guard hold_numbers(numbers_.lock);
   {
@@ -66,6 +71,7 @@ Outcome ConnectxHca::number_srq(uint16_t uid, SrqObject& srq) {
     if ((srq.number = srq_numbers_.take()) == 0)
       return Error{ENOMEM, "all shared receive queues of the device are in use"};
     numbers_.srqs.emplace(srq.number, &srq);
+    if (srq.tags) srq.cq->work_queues++;
     return Done{};
   }
   const Expected<uint64_t> domain = hold_xrcd(uid, srq.xrcd);
@@ -93,6 +99,7 @@ Outcome ConnectxHca::destroy_srq(hw::Srq* face) {
     srq->cq->work_queues--;
     let_go_of_xrcd(srq->xrcd);
   }
+  if (srq->tags) srq->cq->work_queues--;
   {
     const std::lock_guard hold(lock_);
     srq_count_--;

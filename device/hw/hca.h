@@ -21,6 +21,7 @@
 #include "engine/host.h"
 #include "engine/qp_types.h"
 #include "engine/steering.h"
+#include "wire/link/channel.h"
 
 namespace verbatim::hw {
 
@@ -53,6 +54,23 @@ struct Qp {
     void* owner = nullptr;
 };
 
+/// Counts operations of queue pairs that have ended. The host side may set and add to the values.
+struct CompletionCounter {
+    uint32_t number = 0;
+    std::atomic<uint64_t> succeeded{0}, failed{0};
+};
+
+/// Operations that a queue pair's completion counters tell apart; values are those of IBV_QP_ATTACH_COMP_CNTR_OP_*.
+enum CountedOperation : uint32_t {
+    kCountSends = 1 << 0,
+    kCountReceives = 1 << 1,
+    kCountReads = 1 << 2,
+    kCountRemoteReads = 1 << 3,
+    kCountWrites = 1 << 4,
+    kCountRemoteWrites = 1 << 5,
+};
+inline constexpr size_t kCountedOperations = 6;
+
 /// Memory of this process that command mailboxes name.
 struct Umem {
     uint32_t number = 0;
@@ -66,6 +84,20 @@ struct Dm {
     std::byte* base = nullptr;
     uint64_t bytes = 0;
     uint64_t device_address = 0;  ///< where it lies in the device's own address space
+    int file = -1;  ///< a file of which it is the beginning, for others to map; -1: there is none
+};
+
+/// Where an object to be imported comes from: another opened device, maybe of another process.
+struct Origin {
+    wire::Channel* process = nullptr;  ///< the way there; nullptr: it is this process
+    uint32_t pd = 0;                   ///< number of the protection domain there
+};
+
+/// A region that was imported.
+struct ImportedMr {
+    Mr* mr = nullptr;
+    uint64_t start = 0, length = 0;
+    uint32_t access = 0;  ///< engine::Access
 };
 
 inline constexpr size_t kDmKinds = 5;
@@ -118,6 +150,7 @@ struct SrqSpec {
     uint32_t xrcd = 0;        ///< number of its XRC domain; 0: it is none
     Cq* cq = nullptr;         ///< where what it receives completes
     uint32_t user_index = 0;  ///< echoed in these completions
+    uint32_t tags = 0;  ///< entries of its tag list; 0: it has none. With one it has completions of its own, too
     void* owner = nullptr;
 };
 
@@ -190,7 +223,8 @@ struct Limits {
     uint32_t dm_operations = 0;       ///< bit n: map_dm_operation knows operation n
     uint32_t dm_operation_sizes = 0;  ///< bit n: for accesses of 2^n bytes
     uint32_t vendor_id = 0, vendor_part_id = 0, hardware_version = 0;
-    uint32_t ece_vendor_id = 0;  ///< whose connection options (ECE) it could know; 0: nobody's
+    uint32_t ece_vendor_id = 0;  ///< whose connection options (ECE) it knows; 0: nobody's
+    uint32_t ece_options = 0;    ///< those that it offers
     uint32_t max_qp = 0, max_qp_wr = 0, max_sge = 0, max_sge_rd = 0, max_inline = 0;
     uint32_t max_cq = 0, max_cqe = 0, max_mr = 0, max_mw = 0, max_pd = 0, max_ah = 0;
     uint16_t max_cq_count = 0, max_cq_period_us = 0;  ///< of moderation
@@ -205,6 +239,9 @@ struct Limits {
     uint32_t max_frame_bytes = 0;  ///< of an Ethernet port, without the FCS; 0: it takes no frames
     uint32_t log_max_scheduling_leaves = 0;
     uint32_t pacing_entries = 0, pacing_min_kbps = 0, pacing_max_kbps = 0;
+    uint32_t max_tags = 0, max_tag_operations = 0, max_rendezvous_header_bytes = 0;
+    uint32_t max_completion_counters = 0;
+    uint32_t counted_operations = 0;  ///< CountedOperation
     uint8_t local_ack_delay = 0;  ///< a response takes up to 4.096 us * 2^this
     uint32_t completion_vectors = 1;  ///< event queues that the host side's completions are spread over
     uint32_t interrupt_vectors = 0;   ///< interrupts that event queues made by command may raise
@@ -257,6 +294,8 @@ public:
 
     virtual Expected<Pd*> create_pd() = 0;
     virtual Outcome destroy_pd(Pd*) = 0;
+    /// A domain that stands for that one: in the same process they share their regions.
+    virtual Expected<Pd*> import_pd(const Origin&) = 0;
 
     virtual Expected<Mr*> create_mr(const MrSpec&) = 0;
     /// Key that always faults-free discards writes and reads as zero.
@@ -266,7 +305,14 @@ public:
     /// Returns when no peer can still touch the memory.
     virtual Outcome destroy_mr(Mr*) = 0;
 
+    /// The region with that index (lkey >> 8) of the domain that `pd` stands for. Destroying what was imported leaves
+    /// the original alone; when the original goes, accesses fail. ENOENT: there is none; EOPNOTSUPP: its kind or its
+    /// memory cannot be shared.
+    virtual Expected<ImportedMr> import_mr(Pd* pd, const Origin&, uint32_t index) = 0;
+
     virtual Expected<Dm*> create_dm(const DmSpec&) = 0;
+    /// Memory that another opened device has, which lies in the file; takes the file over.
+    virtual Expected<Dm*> import_dm(int file, uint64_t bytes) = 0;
     /// EBUSY: it is registered.
     virtual Outcome destroy_dm(Dm*) = 0;
     /// Addresses as long as the memory, at which loads and stores of the program carry out an operation of the device on
@@ -303,6 +349,13 @@ public:
     /// queue indices; the host side then resets its own and the doorbell record.
     virtual Outcome modify_qp(Qp*, const QpAttributes&, uint32_t mask) = 0;
     virtual QpAttributes query_qp(Qp*) = 0;
+    /// Of operations, or of their bytes. ENOMEM: there are max_completion_counters.
+    virtual Expected<CompletionCounter*> create_completion_counter(bool of_bytes) = 0;
+    /// EBUSY: queue pairs count with it.
+    virtual Outcome destroy_completion_counter(CompletionCounter*) = 0;
+    /// From now on until the queue pair is destroyed. EINVAL: it is beyond INIT, or `operations` names none; EBUSY: one
+    /// of them has a counter; EOPNOTSUPP: this type of queue pair has none.
+    virtual Outcome attach_completion_counter(Qp*, CompletionCounter*, uint32_t operations) = 0;
     /// Lets work of a failed stream of a DC initiator go again. EINVAL: it has not failed.
     virtual Outcome reset_stream(Qp*, uint16_t stream) = 0;
     /// Where the send queue of a queue pair in SQD goes on: the running index of the entry, as the device

@@ -61,6 +61,13 @@ List& the_list() {
 }
 
 }  // namespace
+
+Device* find_device(const std::string& name) {
+  for (const auto& device : the_list().devices)
+    if (device->entry.name == name) return device.get();
+  return nullptr;
+}
+
 }  // namespace verbatim::verbs
 
 using namespace verbatim::verbs;

@@ -9,6 +9,9 @@ namespace verbatim::verbs {
 /// none.
 const Provider* find_provider(const std::string& name);
 
+/// The device of the list with that name; nullptr: there is none.
+Device* find_device(const std::string& name);
+
 /// Says on standard error why nothing works, if the user asked for reasons (VERBATIM_EXPLAIN=1).
 void explain_aloud(const std::string& text);
 

@@ -2,6 +2,8 @@
 // Regions of device memory.
 #include "lib/ibverbs/device_memory.h"
 
+#include <fcntl.h>
+
 #include <new>
 
 #include "lib/ibverbs/contexts.h"
@@ -42,4 +44,16 @@ ibv_mr* register_device_memory(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t l
   return finish_region(std::move(region), pd, *device);
 }
 
+int export_device_memory(ibv_dm* dm) {
+  Context* context = usable(dm->context);
+  if (context == nullptr) return -1;
+  const DeviceMemory& memory = *DeviceMemory::of(dm);
+  if (memory.kind == hw::DmKind::kMemic && memory.device->file >= 0)
+    return ::fcntl(memory.device->file, F_DUPFD_CLOEXEC, 0);
+  errno = refuse(*context, EOPNOTSUPP, "ibv_dm_export_dmabuf_fd: no file is behind this device memory");
+  return -1;
+}
+
 }  // namespace verbatim::verbs
+
+extern "C" int ibv_dm_export_dmabuf_fd(ibv_dm* dm) { return verbatim::verbs::export_device_memory(dm); }

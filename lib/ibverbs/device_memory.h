@@ -12,6 +12,7 @@ struct DeviceMemory {
   hw::Dm* device = nullptr;
   hw::DmKind kind{};
   bool detached = false;  ///< as hw::DmSpec
+  bool shown = false;     ///< others find it by its handle
 
   static DeviceMemory* of(ibv_dm* dm) { return reinterpret_cast<DeviceMemory*>(dm); }
 };

@@ -85,6 +85,9 @@ int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input
   full.rss_caps.max_rwq_indirection_tables = limits.max_wq_tables;
   full.rss_caps.max_rwq_indirection_table_size = limits.max_wq_table_size;
   if (limits.max_frame_bytes != 0) full.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
+  if (limits.max_tags != 0)
+    full.tm_caps = {limits.max_rendezvous_header_bytes, limits.max_tags, IBV_TM_CAP_RC,
+                    limits.max_tag_operations, 1};
   full.cq_mod_caps = {limits.max_cq_count, limits.max_cq_period_us};
   full.phys_port_cnt_ex = 1;
   const uint32_t log_dm = limits.dm[static_cast<size_t>(hw::DmKind::kMemic)].log_bytes;

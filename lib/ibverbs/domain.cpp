@@ -8,8 +8,9 @@
 namespace verbatim::verbs {
 namespace {
 
-constexpr uint32_t kParentMask =
-    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+constexpr uint32_t kParentMask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+                                 IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+                                 IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
 
 ProtectionDomain* new_domain(Context& context, hw::Pd* device) {
   auto* domain = new (std::nothrow) ProtectionDomain;
@@ -101,6 +102,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* public_context) {
     static_cast<void>(context->hca->destroy_pd(*device));
     return nullptr;
   }
+  if (context->board != nullptr && !context->imported) context->board->show_domain(domain->base.handle);
   return &domain->base;
 }
 
@@ -115,6 +117,7 @@ int ibv_dealloc_pd(ibv_pd* pd) {
     return refuse(context, EBUSY, "ibv_dealloc_pd: objects still belong to the protection domain");
   if (domain->origin != nullptr) return release_parent_domain(domain);
   if (const int error = settle(context, context.hca->destroy_pd(domain->device))) return error;
+  if (context.board != nullptr && !context.imported) context.board->hide_domain(domain->base.handle);
   delete domain;
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "lib/ibverbs/advice.h"
+#include "lib/ibverbs/buffers.h"
 #include "lib/ibverbs/contexts.h"
 #include "lib/ibverbs/memory_region.h"
 #include "lib/ibverbs/operations.h"
@@ -102,31 +103,39 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
   return finish_region(std::move(region), pd, *device);
 }
 
-ibv_mr* register_as_described(ibv_pd* pd, ibv_mr_init_attr* attributes) {
+/// With the buffer's part resolved, and without the DMA handle.
+ibv_mr* register_part(Context& context, ibv_pd* pd, const ibv_mr_init_attr& attributes) {
+  constexpr uint64_t kFile = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
+  const uint64_t file = attributes.comp_mask & kFile;
+  const bool has_address = (attributes.comp_mask & IBV_REG_MR_MASK_ADDR) != 0;
+  if (file == 0 ? !has_address : has_address || file != kFile)
+    return refuse_pointer(context, EINVAL,
+                          "ibv_reg_mr_ex: what to register is either an address or a file with an offset");
+  const bool has_iova = (attributes.comp_mask & IBV_REG_MR_MASK_IOVA) != 0;
+  if (!has_address)
+    return register_dma_buf("ibv_reg_mr_ex", pd, attributes.fd_offset, attributes.length,
+                            has_iova ? attributes.iova : 0, attributes.fd,
+                            static_cast<uint32_t>(attributes.access));
+  return register_memory(pd, attributes.addr, attributes.length,
+                         has_iova ? attributes.iova : reinterpret_cast<uint64_t>(attributes.addr),
+                         static_cast<uint32_t>(attributes.access));
+}
+
+ibv_mr* register_as_described(ibv_pd* pd, ibv_mr_init_attr* wanted) {
   Context* context = usable(pd->context);
   if (context == nullptr) return nullptr;
   constexpr uint64_t kKnown = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD |
                               IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_DMAH | IBV_REG_MR_MASK_BUF;
-  constexpr uint64_t kFile = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
-  constexpr uint64_t kOffered = IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR | kFile;
-  if ((attributes->comp_mask & ~kKnown) != 0)
+  if ((wanted->comp_mask & ~kKnown) != 0)
     return refuse_pointer(*context, EINVAL, "ibv_reg_mr_ex: unknown bits in comp_mask");
-  if ((attributes->comp_mask & ~kOffered) != 0)
-    return refuse_pointer(*context, EOPNOTSUPP,
-                          "ibv_reg_mr_ex: only memory at an address and DMA-bufs can be registered");
-  const uint64_t file = attributes->comp_mask & kFile;
-  const bool has_address = (attributes->comp_mask & IBV_REG_MR_MASK_ADDR) != 0;
-  if (file == 0 ? !has_address : has_address || file != kFile)
-    return refuse_pointer(*context, EINVAL,
-                          "ibv_reg_mr_ex: what to register is either an address or a file with an offset");
-  const bool has_iova = (attributes->comp_mask & IBV_REG_MR_MASK_IOVA) != 0;
-  if (!has_address)
-    return register_dma_buf("ibv_reg_mr_ex", pd, attributes->fd_offset, attributes->length,
-                            has_iova ? attributes->iova : 0, attributes->fd,
-                            static_cast<uint32_t>(attributes->access));
-  return register_memory(pd, attributes->addr, attributes->length,
-                         has_iova ? attributes->iova : reinterpret_cast<uint64_t>(attributes->addr),
-                         static_cast<uint32_t>(attributes->access));
+  ibv_mr_init_attr attributes = *wanted;
+  if ((attributes.comp_mask & IBV_REG_MR_MASK_BUF) != 0)
+    if (const char* refusal = locate_in_buffer(pd, attributes))
+      return refuse_pointer(*context, EINVAL, std::string("ibv_reg_mr_ex: ") + refusal);
+  ibv_mr* made = register_part(*context, pd, attributes);
+  if (made != nullptr && (attributes.comp_mask & IBV_REG_MR_MASK_DMAH) != 0)
+    MemoryRegion::of(made)->handle_use = Use<DmaHandle>(*DmaHandle::of(attributes.dmah));
+  return made;
 }
 
 /// Why ibv_rereg_mr() refuses before anything is changed, or nullptr.
@@ -154,6 +163,7 @@ void install_memory_operations(verbs_context& verbs) {
   verbs.alloc_null_mr = alloc_null_mr;
   verbs.advise_mr = advise_memory;
   verbs.reg_dm_mr = register_device_memory;
+  verbs.dm_export_dmabuf_fd = export_device_memory;
   verbs.reg_mr_ex = register_as_described;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/dma_buf.h"
+#include "lib/ibverbs/dma_handle.h"
 #include "lib/ibverbs/provider.h"
 
 namespace verbatim::verbs {
@@ -14,6 +15,7 @@ struct MemoryRegion {
   uint64_t iova = 0;
   std::atomic<bool> was_bound{false};  ///< a memory window was to be bound to it
   DomainUse domain_use;
+  Use<DmaHandle> handle_use;
   DmaBuf dma_buf;  ///< where the memory is, unless the program has it mapped itself
 
   static MemoryRegion* of(ibv_mr* mr) { return reinterpret_cast<MemoryRegion*>(mr); }
@@ -31,5 +33,8 @@ ibv_mr* register_dma_buf(const char* call, ibv_pd* pd, uint64_t offset, size_t l
                          int file, uint32_t access);
 /// ibv_reg_dm_mr().
 ibv_mr* register_device_memory(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, uint32_t access);
+
+/// ibv_dm_export_dmabuf_fd().
+int export_device_memory(ibv_dm* dm);
 
 }  // namespace verbatim::verbs

@@ -10,6 +10,8 @@ void install_device_operations(verbs_context& verbs);
 void install_port_operations(verbs_context& verbs);
 void install_domain_operations(verbs_context& verbs);
 void install_memory_operations(verbs_context& verbs);
+void install_buffer_operations(verbs_context& verbs);
+void install_dma_handle_operations(verbs_context& verbs);
 void install_cq_operations(verbs_context& verbs);
 void install_qp_operations(verbs_context& verbs);
 void install_flow_operations(verbs_context& verbs);

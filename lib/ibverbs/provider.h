@@ -21,6 +21,7 @@
 
 #include "device/hw/hca.h"
 #include "engine/status.h"
+#include "lib/ibverbs/device_board.h"
 #include "lib/ibverbs/event_queue.h"
 #include "lib/ibverbs/public.h"
 #include "runtime/process.h"
@@ -51,30 +52,34 @@ struct ProtectionDomain {
   hw::Pd* device = nullptr;
   std::atomic<uint32_t> users{0};  ///< objects that libibverbs and providers made in it
   ProtectionDomain* origin = nullptr;
+  bool imported = false;  ///< `base.handle` is the original's
   ThreadDomain* thread_domain = nullptr;
   ibv_parent_domain_init_attr parent{};  ///< allocators, when comp_mask names them
 
   static ProtectionDomain* of(ibv_pd* pd) { return reinterpret_cast<ProtectionDomain*>(pd); }
+  ProtectionDomain* real() { return origin != nullptr ? origin : this; }
   bool has_allocators() const { return (parent.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0; }
 };
 
-/// Counts an object of a domain while it exists.
-class DomainUse {
+/// Counts a user of an object while it exists.
+template <class T>
+class Use {
  public:
-  DomainUse() = default;
-  explicit DomainUse(ProtectionDomain& domain) : domain_(&domain) { ++domain.users; }
-  DomainUse(DomainUse&& other) noexcept : domain_(std::exchange(other.domain_, nullptr)) {}
-  DomainUse& operator=(DomainUse&& other) noexcept {
-    std::swap(domain_, other.domain_);
+  Use() = default;
+  explicit Use(T& used) : used_(&used) { ++used.users; }
+  Use(Use&& other) noexcept : used_(std::exchange(other.used_, nullptr)) {}
+  Use& operator=(Use&& other) noexcept {
+    std::swap(used_, other.used_);
     return *this;
   }
-  ~DomainUse() {
-    if (domain_ != nullptr) --domain_->users;
+  ~Use() {
+    if (used_ != nullptr) --used_->users;
   }
 
  private:
-  ProtectionDomain* domain_ = nullptr;
+  T* used_ = nullptr;
 };
+using DomainUse = Use<ProtectionDomain>;
 
 /// XRC domain.
 struct XrcDomain {
@@ -113,6 +118,18 @@ struct CompletionQueue {
   static CompletionQueue* of(ibv_cq_ex* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
 };
 
+/// Options that a queue pair's two ends agree on (ECE).
+struct ConnectionOptions {
+  uint32_t now = 0;     ///< what the device offers, then what was agreed
+  uint32_t wanted = 0;  ///< from the next transition on, if `changes`
+  bool changes = false;
+
+  void apply() {
+    if (changes) now = wanted;
+    changes = false;
+  }
+};
+
 /// Queue pair: what comes before a provider's own part.
 struct QueuePair {
   union {
@@ -124,9 +141,10 @@ struct QueuePair {
   uint32_t async_reported = 0;
   bool extended = false;  ///< made with send_ops_flags
   bool signal_all = false;
-  ibv_qp_cap cap{};                 ///< actual sizes
-  std::vector<Gid> groups;          ///< multicast attachments; guarded by the public mutex
-  std::atomic<uint32_t> flows{0};   ///< rules that steer packets to it
+  ibv_qp_cap cap{};                ///< actual sizes
+  std::vector<Gid> groups;         ///< multicast attachments; guarded by the public mutex
+  std::atomic<uint32_t> flows{0};  ///< rules that steer packets to it
+  ConnectionOptions ece;
   XrcReceiver* receiver = nullptr;  ///< that it is a handle of
   DomainUse domain_use;
   Links<QueuePair> links;
@@ -180,6 +198,8 @@ struct Context final : hw::EventSink {
   hw::Hca* hca = nullptr;
   bool abandoned = false;  ///< belongs to the parent of a fork: calls that need its device fail with EIO
   EventQueue async_events;
+  std::unique_ptr<DeviceBoard> board;  ///< its own, or that of who opened what was imported; may be absent
+  bool imported = false;               ///< from another context's command descriptor
   std::unique_ptr<runtime::OpenDevice> opened;   ///< after what its events go to
   CompletionQueue* completion_queues = nullptr;  ///< list; guarded by the lock of live contexts
   QueuePair* queue_pairs = nullptr;
@@ -243,6 +263,9 @@ struct Provider {
   /// A queue pair that only receives, into the queues of a table; taken down like others.
   QueuePair* (*create_spreading_qp)(Context& context, const ibv_qp_init_attr_ex& attributes);
 
+  /// Device memory around what was imported.
+  ibv_dm* (*wrap_dm)(Context& context, hw::Dm* device);
+
   /// Whether memory windows are bound to the region.
   bool (*has_windows)(Context& context, const MemoryRegion& region);
 
@@ -280,6 +303,11 @@ extern "C" __attribute__((visibility("default"))) void verbatim_register_provide
 /// the provider to say, whose create_qp gets `special`.
 extern "C" __attribute__((visibility("default"))) ibv_qp* verbatim_create_special_qp(
     ibv_context* context, ibv_qp_init_attr_ex* attributes, const void* special);
+
+/// Lets other processes find device memory by a handle, which it gets, while the device is open; and no
+/// longer.
+extern "C" __attribute__((visibility("default"))) void verbatim_show_device_memory(ibv_dm* dm);
+extern "C" __attribute__((visibility("default"))) void verbatim_hide_device_memory(ibv_dm* dm);
 
 /// ibv_create_wq with options that only the provider knows.
 extern "C" __attribute__((visibility("default"))) ibv_wq* verbatim_create_special_wq(

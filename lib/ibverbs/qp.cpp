@@ -104,6 +104,7 @@ QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, 
   qp->extended = !receiver && (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   qp->signal_all = attributes.sq_sig_all != 0;
   qp->cap = attributes.cap;
+  qp->ece.now = context->hca->limits().ece_options;
   if (!receiver) qp->domain_use = DomainUse(*ProtectionDomain::of(attributes.pd));
   ibv_qp& base = qp->qp;
   base.context = public_context;
@@ -192,6 +193,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int signed_mask) {
     return refuse(*context, EINVAL, std::string("ibv_modify_qp: ") + refusal, qp->qp_num);
   if (const int error = context->provider->modify_qp(pair, to_device(*attributes), mask)) return error;
   if ((mask & IBV_QP_STATE) != 0) qp->state = attributes->qp_state;
+  pair.ece.apply();
   return 0;
 }
 
@@ -235,26 +237,6 @@ int ibv_destroy_qp(ibv_qp* qp) {
   if (ends && pair.receiver != nullptr) release_receiver(pair.receiver);
   context.provider->free_qp(pair);
   return 0;
-}
-
-// Two ends that both know a vendor's options may agree on some; this device has none to offer.
-int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
-  Context* context = usable(qp->context);
-  if (context == nullptr) return EIO;
-  const uint32_t vendor = context->hca->limits().ece_vendor_id;
-  if (vendor == 0) return EOPNOTSUPP;
-  *ece = {vendor, 0, 0};
-  return 0;
-}
-
-int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
-  Context* context = usable(qp->context);
-  if (context == nullptr) return errno = EIO;
-  if (ece->vendor_id == 0) return errno = EOPNOTSUPP;
-  if (ece->comp_mask != 0 || ece->vendor_id != context->hca->limits().ece_vendor_id)
-    return errno = refuse(*context, EINVAL,
-                          "ibv_set_ece: options of another vendor, or unknown bits in comp_mask", qp->qp_num);
-  return errno = EOPNOTSUPP;
 }
 
 // Data is placed by copies that promise no order.

@@ -34,15 +34,32 @@ ibv_srq* create(ibv_pd* pd, ibv_srq_init_attr_ex& attributes) {
   return &srq->base;
 }
 
+/// The same of a queue with a tag list.
+Error check_tags(const hw::Limits& limits, const ibv_context* own, const ibv_srq_init_attr_ex& attributes) {
+  constexpr uint32_t kNeeded = IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+  if ((attributes.comp_mask & kNeeded) != kNeeded || attributes.cq == nullptr)
+    return {EINVAL, "ibv_create_srq_ex: a queue with a tag list needs a completion queue and tm_cap"};
+  if (attributes.cq->context != own || attributes.pd->context != own)
+    return {EINVAL, "ibv_create_srq_ex: domain and completion queue are not of the same context"};
+  if (limits.max_tags == 0) return {EOPNOTSUPP, "ibv_create_srq_ex: the device has no tag lists"};
+  if (attributes.tm_cap.max_num_tags == 0 || attributes.tm_cap.max_num_tags > limits.max_tags ||
+      attributes.tm_cap.max_ops > limits.max_tag_operations)
+    return {EINVAL, "ibv_create_srq_ex: 1 to " + std::to_string(limits.max_tags) + " tags and at most " +
+                        std::to_string(limits.max_tag_operations) + " operations are possible"};
+  return {};
+}
+
 /// Code 0, or why the attributes are refused.
-Error check_extended(const ibv_context* own, const ibv_srq_init_attr_ex& attributes) {
+Error check_extended(const hw::Limits& limits, const ibv_context* own,
+                     const ibv_srq_init_attr_ex& attributes) {
   constexpr uint32_t kOfXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   if (attributes.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
       (attributes.comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attributes.pd == nullptr)
     return {EINVAL, "ibv_create_srq_ex: no pd, or unknown bits in comp_mask"};
   if (attributes.srq_type == IBV_SRQT_BASIC) return {};
+  if (attributes.srq_type == IBV_SRQT_TM) return check_tags(limits, own, attributes);
   if (attributes.srq_type != IBV_SRQT_XRC)
-    return {EOPNOTSUPP, "ibv_create_srq_ex: queues are basic or of an XRC domain"};
+    return {EOPNOTSUPP, "ibv_create_srq_ex: queues are basic, of an XRC domain, or have a tag list"};
   if ((attributes.comp_mask & kOfXrc) != kOfXrc || attributes.xrcd == nullptr || attributes.cq == nullptr)
     return {EINVAL, "ibv_create_srq_ex: a queue of type XRC needs a domain and a completion queue"};
   if (attributes.xrcd->context != own || attributes.cq->context != own || attributes.pd->context != own)
@@ -55,10 +72,12 @@ ibv_srq* create_srq_ex(ibv_context* public_context, ibv_srq_init_attr_ex* attrib
   if (context == nullptr) return nullptr;
   ibv_srq_init_attr_ex wanted = *attributes;
   if ((wanted.comp_mask & IBV_SRQ_INIT_ATTR_TYPE) == 0) wanted.srq_type = IBV_SRQT_BASIC;
-  if (const Error refusal = check_extended(public_context, wanted); refusal.code != 0)
+  if (const Error refusal = check_extended(context->hca->limits(), public_context, wanted); refusal.code != 0)
     return refuse_pointer(*context, refusal);
   ibv_srq* srq = create(wanted.pd, wanted);
-  if (srq != nullptr) attributes->attr = wanted.attr;
+  if (srq == nullptr) return nullptr;
+  attributes->attr = wanted.attr;
+  if (wanted.srq_type == IBV_SRQT_TM) attributes->tm_cap = wanted.tm_cap;
   return srq;
 }
 

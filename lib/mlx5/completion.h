@@ -4,6 +4,7 @@
 // Reading completion queue entries: shared by plain and extended polling.
 
 #include "lib/mlx5/mlx5.h"
+#include "lib/mlx5/tag_list.h"
 
 namespace verbatim::mlx5 {
 
@@ -33,8 +34,16 @@ inline ibv_wc_opcode opcode_of(const CompletionQueue& cq, const connectx::Cqe& c
   return send_opcode(static_cast<uint8_t>(cqe.opcode_qpn >> 24));
 }
 
-inline unsigned int wc_flags_of(const connectx::Cqe& cqe) {
+/// Whether it is about tag matching.
+inline bool is_tagged(const connectx::Cqe& cqe) {
+  return uint32_t{cqe.application} >> 24 == connectx::kApplicationTags;
+}
+
+/// Of the entry that was taken last.
+inline unsigned int wc_flags_of(const CompletionQueue& cq, const connectx::Cqe& cqe) {
   const auto kind = static_cast<uint8_t>(cqe.opcode_owner >> 4);
+  if (is_tagged(cqe)) [[unlikely]]
+    return cq.tag_flags | (kind == connectx::kCqeSendImmediate ? unsigned{IBV_WC_WITH_IMM} : 0u);
   if (!is_receive(kind) || kind == connectx::kCqeReceiveError) return 0;
   unsigned int flags = (cqe.flags_rqpn >> 28 & 3) != 0 ? IBV_WC_GRH : 0;
   if (kind == connectx::kCqeWriteImmediate || kind == connectx::kCqeSendImmediate) flags |= IBV_WC_WITH_IMM;

@@ -63,26 +63,34 @@ int copy_from(void* to, ibv_dm* dm, uint64_t offset, size_t length) {
   return 0;
 }
 
+ibv_dm* wrap(verbs::Context& context, hw::Dm* device, hw::DmKind kind) {
+  auto* memory = new (std::nothrow) DeviceMemory;
+  if (memory == nullptr) return nullptr;
+  memory->base.context = &context.verbs.context;
+  memory->base.memcpy_to_dm = copy_to;
+  memory->base.memcpy_from_dm = copy_from;
+  memory->context = &context;
+  memory->device = device;
+  memory->kind = kind;
+  return &memory->base;
+}
+
 /// The child of a fork may allocate on its parent's context, as the kernel lets it; such memory is its own.
 ibv_dm* allocate(verbs::Context* context, const ibv_alloc_dm_attr& wanted, hw::DmKind kind) {
   if (wanted.comp_mask != 0)
     return verbs::refuse_pointer(*context, EINVAL, "device memory: unknown bits in comp_mask");
-  auto memory = std::unique_ptr<DeviceMemory>(new (std::nothrow) DeviceMemory);
-  if (memory == nullptr) {
-    errno = ENOMEM;
-    return nullptr;
-  }
   const auto device =
       context->hca->create_dm({kind, wanted.length, wanted.log_align_req, context->abandoned});
   if (!device) return verbs::refuse_pointer(*context, device.error());
-  memory->base.context = &context->verbs.context;
-  memory->base.memcpy_to_dm = copy_to;
-  memory->base.memcpy_from_dm = copy_from;
-  memory->context = context;
-  memory->device = *device;
-  memory->kind = kind;
-  memory->detached = context->abandoned;
-  return &memory.release()->base;
+  ibv_dm* made = wrap(*context, *device, kind);
+  if (made == nullptr) {
+    static_cast<void>(context->hca->destroy_dm(*device));
+    return verbs::refuse_pointer(*context, ENOMEM, "no memory for device memory");
+  }
+  DeviceMemory& memory = *DeviceMemory::of(made);
+  if ((memory.detached = context->abandoned)) return made;
+  if (kind == hw::DmKind::kMemic) verbs::verbatim_show_device_memory(made);
+  return made;
 }
 
 ibv_dm* allocate_plain(ibv_context* context, ibv_alloc_dm_attr* wanted) {
@@ -94,11 +102,14 @@ int release(ibv_dm* dm) {
   verbs::Context& context = *memory->context;
   if (!context.abandoned || memory->detached)
     if (const int error = verbs::settle(context, context.hca->destroy_dm(memory->device))) return error;
+  if (!context.abandoned) verbs::verbatim_hide_device_memory(dm);
   delete memory;
   return 0;
 }
 
 }  // namespace
+
+ibv_dm* wrap_dm(verbs::Context& context, hw::Dm* device) { return wrap(context, device, hw::DmKind::kMemic); }
 
 void install_device_memory(verbs_context& verbs) {
   verbs.alloc_dm = allocate_plain;

@@ -62,7 +62,8 @@ int _mlx5dv_query_port(ibv_context* public_context, uint32_t port, mlx5dv_port* 
   return 0;
 }
 
-// A hint about congestion, of which queue pairs here carry nothing: connection options (ECE) are not offered.
+// A hint about congestion, of which queue pairs here carry nothing, whatever connection options they have
+// (ECE).
 int mlx5dv_map_ah_to_qp(ibv_ah* ah, uint32_t qp_number) {
   verbs::Context* context = own(ah->context);
   if (context == nullptr) return EOPNOTSUPP;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Extended polling: the entry is left where it is and read field by field. The queue is locked from
 // start_poll to end_poll.
+#include <cstring>
 #include <ctime>
 
 #include "lib/mlx5/completion.h"
@@ -21,8 +22,9 @@ bool step(CompletionQueue& cq) {
     cq.current = cqe;
     cq.current_qp = qp;
     cq.ex.wr_id = wr_id;
-    cq.ex.status =
-        failed ? status_of(reinterpret_cast<const connectx::ErrorCqe*>(cqe)->syndrome) : IBV_WC_SUCCESS;
+    cq.ex.status = failed            ? status_of(reinterpret_cast<const connectx::ErrorCqe*>(cqe)->syndrome)
+                   : is_tagged(*cqe) ? cq.tag_status
+                                     : IBV_WC_SUCCESS;
     return true;
   }
   return false;
@@ -56,7 +58,7 @@ const Cqe& current(ibv_cq_ex* cq) { return *CompletionQueue::of(cq).current; }
 ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return opcode_of(CompletionQueue::of(cq), current(cq)); }
 uint32_t read_vendor_err(ibv_cq_ex* cq) {
   const auto& error = reinterpret_cast<const connectx::ErrorCqe&>(current(cq));
-  return cq->status == IBV_WC_SUCCESS ? 0 : error.vendor_syndrome;
+  return cq->status == IBV_WC_SUCCESS || is_tagged(current(cq)) ? 0 : error.vendor_syndrome;
 }
 uint32_t read_byte_len(ibv_cq_ex* cq) { return bytes_of(current(cq)); }
 // Invalidated keys are read through the same call, in host order.
@@ -67,7 +69,7 @@ __be32 read_imm_data(ibv_cq_ex* cq) {
 }
 uint32_t read_qp_num(ibv_cq_ex* cq) { return CompletionQueue::of(cq).current_qp->number_in(current(cq)); }
 uint32_t read_src_qp(ibv_cq_ex* cq) { return current(cq).flags_rqpn & 0xffffff; }
-unsigned int read_wc_flags(ibv_cq_ex* cq) { return wc_flags_of(current(cq)); }
+unsigned int read_wc_flags(ibv_cq_ex* cq) { return wc_flags_of(CompletionQueue::of(cq), current(cq)); }
 uint32_t read_slid(ibv_cq_ex* cq) { return current(cq).slid; }
 uint8_t read_sl(ibv_cq_ex* cq) { return current(cq).flags_rqpn >> 24 & 0xf; }
 uint8_t read_dlid_path_bits(ibv_cq_ex* /*cq*/) { return 0; }
@@ -78,6 +80,12 @@ uint32_t read_flow_tag(ibv_cq_ex* cq) {
   // Those of other types have the number of their queue pair there, and no tag.
   const bool tagged = CompletionQueue::of(cq).current_qp->frames;
   return tagged && is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4)) ? cqe.opcode_qpn & 0xffffff : 0;
+}
+
+void read_tm_info(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
+  connectx::TagHeader header;
+  std::memcpy(static_cast<void*>(&header), current(cq).tag_header, sizeof header);
+  *info = {header.tag, header.context};
 }
 
 // Where the entry does not tell it: the device's clock and the wall clock, read together now, give the
@@ -115,6 +123,7 @@ void install_extended_polling(CompletionQueue& cq) {
   ex.read_completion_ts = read_completion_ts;
   ex.read_cvlan = read_cvlan;
   ex.read_flow_tag = read_flow_tag;
+  ex.read_tm_info = read_tm_info;
   ex.read_completion_wallclock_ns = read_completion_wallclock_ns;
 }
 

@@ -32,6 +32,7 @@ struct MemoryKey;
 struct MemoryWindow;
 struct QueuePair;
 struct SharedReceiveQueue;
+class TagList;
 
 inline constexpr uint32_t kBlock = connectx::kBasicBlock;
 inline constexpr uint32_t kUnit = connectx::kSegmentUnit;
@@ -122,7 +123,9 @@ struct CompletionQueue : verbs::CompletionQueue {
   QueuePairTable* queue_pairs = nullptr;
   QueuePair* last_qp = nullptr;  ///< of the entry read last; most completions come in runs
   uint32_t last_index = 0;
-  uint32_t special = 0;  ///< of the entry read last, see SendSlot
+  uint32_t special = 0;        ///< of the entry read last, see SendSlot
+  ibv_wc_status tag_status{};  ///< of the entry read last, if it is about tag matching, and so the next
+  unsigned int tag_flags = 0;
   uint32_t arm_sequence = 0;
   uint32_t stride_shift = 6;               ///< of its rings
   bool padded = false;                     ///< their entries are written whole
@@ -276,10 +279,14 @@ struct SharedReceiveQueue : verbs::SharedReceiveQueue {
   std::unique_ptr<uint64_t[]> ids;
   QueueMemory memory;
   DoorbellRecord record;
-  // Of one in an XRC domain, which has completions of its own.
+  std::atomic<uint32_t> queue_pairs{0};  ///< that receive into it
+  // Of one in an XRC domain, or with a tag list, which has completions of its own.
   std::unique_ptr<QueuePair> receives;
   CompletionQueue* cq = nullptr;
+  std::unique_ptr<TagList> tags;
 
+  SharedReceiveQueue();
+  ~SharedReceiveQueue();
   static SharedReceiveQueue& of(ibv_srq* srq) {
     return *static_cast<SharedReceiveQueue*>(verbs::SharedReceiveQueue::of(srq));
   }
@@ -368,6 +375,7 @@ void free_ah(verbs::AddressHandle& ah);
 
 /// ibv_alloc_dm() and ibv_free_dm().
 void install_device_memory(verbs_context& verbs);
+ibv_dm* wrap_dm(verbs::Context& context, hw::Dm* device);
 
 /// This library's operations; tells its devices apart from others'.
 extern const verbs::Provider kProvider;

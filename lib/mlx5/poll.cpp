@@ -78,6 +78,8 @@ uint64_t take(CompletionQueue& cq, const Cqe& cqe, QueuePair*& qp) {
   }
   qp = cq.last_qp;
   if (qp == nullptr) return 0;
+  if (is_tagged(cqe) && qp->srq != nullptr && qp->srq->tags != nullptr) [[unlikely]]
+    return take_tagged(cq, cqe, *qp->srq);
   const uint16_t counter = cqe.wqe_counter;
   if (!is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4))) {
     const SendSlot& slot = qp->slots[counter & (qp->blocks - 1)];
@@ -109,10 +111,10 @@ void describe_failure(const Cqe& cqe, ibv_wc& wc) {
   wc.wc_flags = 0;
 }
 
-void describe_receive(const Cqe& cqe, uint8_t kind, ibv_wc& wc) {
+void describe_receive(const CompletionQueue& cq, const Cqe& cqe, uint8_t kind, ibv_wc& wc) {
   const uint32_t flags = cqe.flags_rqpn;
   wc.byte_len = cqe.byte_count;
-  wc.wc_flags = wc_flags_of(cqe);
+  wc.wc_flags = wc_flags_of(cq, cqe);
   if (kind == connectx::kCqeSendInvalidate)
     wc.invalidated_rkey = cqe.immediate;
   else
@@ -140,7 +142,9 @@ bool describe(CompletionQueue& cq, const Cqe& cqe, ibv_wc& wc) {
   } else if (kind == connectx::kCqeRequestError || kind == connectx::kCqeReceiveError) {
     describe_failure(cqe, wc);
   } else {
-    describe_receive(cqe, kind, wc);
+    describe_receive(cq, cqe, kind, wc);
+    if (is_tagged(cqe)) [[unlikely]]
+      wc.status = cq.tag_status;
   }
   return true;
 }

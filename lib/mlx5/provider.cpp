@@ -3,6 +3,7 @@
 #include <new>
 
 #include "lib/mlx5/devx.h"
+#include "lib/mlx5/tag_list.h"
 #include "lib/mlx5/vfio.h"
 
 namespace verbatim::mlx5 {
@@ -19,6 +20,7 @@ int open_context(verbs::Context& context) {
   ops.post_send = post_send;
   ops.post_recv = post_recv;
   ops.post_srq_recv = post_srq_recv;
+  context.verbs.post_srq_ops = post_srq_ops;
   install_device_memory(context.verbs);
   install_memory_windows(context.verbs);
   return 0;
@@ -66,6 +68,7 @@ const verbs::Provider kProvider = {
     .create_wq_table = create_wq_table,
     .destroy_wq_table = destroy_wq_table,
     .create_spreading_qp = create_spreading_qp,
+    .wrap_dm = wrap_dm,
     .has_windows = has_windows,
     .create_ah = create_ah,
     .free_ah = free_ah,

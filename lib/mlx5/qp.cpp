@@ -236,6 +236,7 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   }
   qp->device = *device;
   qp->number = qp->device->number;
+  if (qp->srq != nullptr) qp->srq->queue_pairs++;
   // All of them: released programs use some that they have not asked for.
   if (builders) install_builders(*qp, operations);
   if (role == DcRole::kTarget) return qp.release();
@@ -280,6 +281,7 @@ int destroy_qp(verbs::QueuePair& base) {
     return error;
   }
   clean_cqs(qp);
+  if (qp.srq != nullptr) qp.srq->queue_pairs--;
   ContextState::of(*qp.context).queue_pairs.remove(qp.user_index);
   return 0;
 }

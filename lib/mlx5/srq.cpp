@@ -6,6 +6,7 @@
 
 #include "lib/mlx5/mlx5.h"
 #include "lib/mlx5/qp_sizes.h"
+#include "lib/mlx5/tag_list.h"
 
 namespace verbatim::mlx5 {
 namespace {
@@ -24,8 +25,8 @@ bool allocate(SharedReceiveQueue& srq, verbs::ProtectionDomain& domain) {
   return srq.ids != nullptr;
 }
 
-/// Completions of a queue in an XRC domain name no queue pair of this library, but the queue: it looks like
-/// one that only receives.
+/// Completions of a queue in an XRC domain, or with a tag list, name no queue pair of this library, but the
+/// queue: it looks like one that only receives.
 bool give_completions(verbs::Context& context, SharedReceiveQueue& srq,
                       const ibv_srq_init_attr_ex& attributes) {
   srq.cq = &CompletionQueue::of(attributes.cq);
@@ -41,7 +42,17 @@ void take_completions(verbs::Context& context, SharedReceiveQueue& srq) {
   if (srq.receives != nullptr) ContextState::of(context).queue_pairs.remove(srq.receives->user_index);
 }
 
+/// The tag list of a queue that is on the device.
+int open_tags(SharedReceiveQueue& srq, verbs::ProtectionDomain& domain, ibv_srq_init_attr_ex& attributes) {
+  const int error = srq.tags->open(domain, srq.base, *attributes.cq, std::max(attributes.tm_cap.max_ops, 1u));
+  if (error == 0) attributes.tm_cap.max_ops = srq.tags->commands().depth;
+  return error;
+}
+
 }  // namespace
+
+SharedReceiveQueue::SharedReceiveQueue() = default;
+SharedReceiveQueue::~SharedReceiveQueue() = default;
 
 verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_init_attr_ex& attributes) {
   verbs::Context& context = *domain.context;
@@ -67,10 +78,12 @@ verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_i
   spec.doorbell = srq->doorbell;
   spec.sge_max = srq->max_sge;
   spec.owner = static_cast<verbs::SharedReceiveQueue*>(srq.get());
-  if (attributes.srq_type == IBV_SRQT_XRC) {
-    if (!give_completions(context, *srq, attributes))
+  const bool tagged = attributes.srq_type == IBV_SRQT_TM;
+  if (tagged) srq->tags = TagList::make(spec.tags = attributes.tm_cap.max_num_tags);
+  if (tagged || attributes.srq_type == IBV_SRQT_XRC) {
+    if ((tagged && srq->tags == nullptr) || !give_completions(context, *srq, attributes))
       return verbs::refuse_pointer(context, ENOMEM, "no memory for a shared receive queue");
-    spec.xrcd = verbs::XrcDomain::of(attributes.xrcd)->number;
+    if (!tagged) spec.xrcd = verbs::XrcDomain::of(attributes.xrcd)->number;
     spec.cq = srq->cq->device;
     spec.user_index = srq->receives->user_index;
   }
@@ -80,11 +93,24 @@ verbs::SharedReceiveQueue* create_srq(verbs::ProtectionDomain& domain, ibv_srq_i
     return verbs::refuse_pointer(context, device.error());
   }
   srq->device = *device;
+  srq->context = &context;
+  if (!tagged) return srq.release();
+  if (const int error = open_tags(*srq, domain, attributes)) {
+    static_cast<void>(context.hca->destroy_srq(srq->device));
+    take_completions(context, *srq);
+    errno = error;
+    return nullptr;
+  }
   return srq.release();
 }
 
 int destroy_srq(verbs::SharedReceiveQueue& base) {
   auto& srq = static_cast<SharedReceiveQueue&>(base);
+  if (srq.tags != nullptr) {
+    if (srq.queue_pairs > 1)  // besides that of its changes
+      return verbs::refuse(*srq.context, EBUSY, "queue pairs still use the shared receive queue");
+    if (const int error = srq.tags->close()) return error;
+  }
   if (const int error = verbs::settle(*srq.context, srq.context->hca->destroy_srq(srq.device))) return error;
   if (srq.receives == nullptr) return 0;
   clean_cq(*srq.cq, srq.receives->user_index, nullptr);

@@ -268,6 +268,16 @@ TEST(Requests, AreRejectedForTheirOptions) {
   for (rdma_cm_id* each : {pair.passive, pair.active, pair.heard}) destroy(each);
 }
 
+TEST(Connections, HaveOptionsInCommon) {
+  const Connected pair;
+  for (const rdma_cm_id* each : {pair.active, pair.passive}) {
+    ibv_ece agreed{};
+    EXPECT_EQ(ibv_query_ece(each->qp, &agreed), 0);
+    EXPECT_EQ(agreed.vendor_id, 0x15b3u);
+    EXPECT_EQ(agreed.options, 0x10000000u);
+  }
+}
+
 TEST(Notifications, AreOfConnections) {
   const Connected pair;
   EXPECT_EQ(rdma_notify(pair.passive, IBV_EVENT_COMM_EST), -1);
@@ -313,7 +323,7 @@ TEST(Requests, OfIdsWithoutQueuePairAreEstablishedByHand) {
   sockaddr_in address;
   rdma_cm_id* heard = listener(passive, address);
   rdma_cm_id* id = resolved(active, address);
-  ibv_ece ece{0x15b3, 0, 0};
+  ibv_ece ece{0x15b3, 0x10000000, 0};
   EXPECT_EQ(rdma_set_local_ece(id, &ece), 0);
   rdma_conn_param ask = parameters();
   ask.qp_num = 0x123;
@@ -326,6 +336,7 @@ TEST(Requests, OfIdsWithoutQueuePairAreEstablishedByHand) {
   }
   EXPECT_EQ(rdma_get_remote_ece(child, &ece), 0);
   EXPECT_EQ(ece.vendor_id, 0x15b3u);
+  EXPECT_EQ(ece.options, 0x10000000u);
   rdma_conn_param agree = parameters();
   agree.qp_num = 0x456;
   ASSERT_EQ(rdma_accept(child, &agree), 0) << strerror(errno);

@@ -271,24 +271,6 @@ TEST(Objects, DoNotMixContexts) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(ConnectionOptions, AreNone) {
-  Endpoint self;
-  constexpr uint32_t kMellanox = 0x15b3;
-  ibv_ece options{1, 2, 3};
-  EXPECT_EQ(ibv_query_ece(self.qp, &options), 0);
-  EXPECT_EQ(options.vendor_id, kMellanox);
-  EXPECT_EQ(options.options, 0u);
-  EXPECT_EQ(options.comp_mask, 0u);
-  EXPECT_EQ(ibv_set_ece(self.qp, &options), EOPNOTSUPP);
-  options.vendor_id = 0;
-  EXPECT_EQ(ibv_set_ece(self.qp, &options), EOPNOTSUPP);
-  options.vendor_id = kMellanox + 1;
-  EXPECT_EQ(ibv_set_ece(self.qp, &options), EINVAL);
-  options = {kMellanox, 0, 1};
-  EXPECT_EQ(ibv_set_ece(self.qp, &options), EINVAL);
-  EXPECT_EQ(errno, EINVAL);
-}
-
 TEST(Direct, MakesQueues) {
   Endpoint self;
   ibv_cq_init_attr_ex cq_wanted{};

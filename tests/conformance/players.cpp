@@ -56,9 +56,13 @@ ibv_context* open_for_commands() {
 ibv_context* open_first() { return open_at(0); }
 
 Endpoint::Endpoint(const Traits& wanted, int socket) : traits(wanted), socket_(socket) {
-  context = traits.direct_operations != 0 ? open_for_commands() : open_at(traits.device);
-  pd = ibv_alloc_pd(context);
-  need(pd != nullptr, "ibv_alloc_pd");
+  if (traits.command_fd >= 0) {
+    need((context = ibv_import_device(traits.command_fd)) != nullptr, "ibv_import_device");
+    need((pd = ibv_import_pd(context, traits.pd_handle)) != nullptr, "ibv_import_pd");
+  } else {
+    context = traits.direct_operations != 0 ? open_for_commands() : open_at(traits.device);
+    need((pd = ibv_alloc_pd(context)) != nullptr, "ibv_alloc_pd");
+  }
   if (traits.channel)
     need((channel = ibv_create_comp_channel(context)) != nullptr, "ibv_create_comp_channel");
   make_cq();

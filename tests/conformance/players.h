@@ -41,6 +41,8 @@ struct Traits {
   uint32_t cq_entries = 256;
   uint32_t cq_flags = 0;  ///< IBV_CREATE_CQ_ATTR_*: not 0 makes an extended completion queue.
   int device = 0;         ///< place in the list
+  int command_fd = -1;    ///< imports the device, and the protection domain with this handle
+  uint32_t pd_handle = 0;
 };
 
 /// What one player tells the other.
