@@ -12,8 +12,9 @@ namespace verbatim {
 
 namespace {
 
-// How the kernel marks the file systems behind them (linux/magic.h; older headers lack the first).
-constexpr uint32_t kDmaBufMagic = 0x444d4142, kTmpfsMagic = 0x01021994, kHugetlbfsMagic = 0x958458f6;
+// How the kernel marks the file system behind them (linux/magic.h; older headers lack it).
+constexpr uint32_t kDmaBufMagic = 0x444d4142;
+constexpr uint64_t kDeviceBytes = uint64_t{1} << 62;  ///< what a device has tells the mapping alone
 
 Expected<uint64_t> bytes_of(int file) {
   struct statfs system {};
@@ -26,8 +27,8 @@ Expected<uint64_t> bytes_of(int file) {
     if (end < 0) return Error{errno, "the length of the DMA-buf cannot be found"};
     return static_cast<uint64_t>(end);
   }
-  if ((magic != kTmpfsMagic && magic != kHugetlbfsMagic) || !S_ISREG(about.st_mode))
-    return Error{EINVAL, "the descriptor is no DMA-buf and no file of shared memory"};
+  if (S_ISCHR(about.st_mode)) return kDeviceBytes;
+  if (!S_ISREG(about.st_mode)) return Error{EINVAL, "the descriptor is no DMA-buf, no file and no device"};
   return static_cast<uint64_t>(about.st_size);
 }
 

@@ -9,13 +9,13 @@
 
 namespace verbatim {
 
-/// A part of a DMA-buf, mapped into this process until destroyed. Files of shared memory (memfd_create) are
-/// taken as well: they are what programs have where no driver makes DMA-bufs.
+/// A part of a DMA-buf, mapped into this process until destroyed. Everything else that can be mapped is taken as
+/// well, files (memfd_create) and devices: they are what programs have where no driver makes DMA-bufs.
 class DmaBuf {
  public:
   DmaBuf() = default;
   /// `length` bytes from `offset` of the file; it may be closed afterwards. EBADF: it is not open; EINVAL: it
-  /// is neither kind, or shorter; EOPNOTSUPP: its driver lets nobody map it.
+  /// cannot be mapped, or is shorter; EOPNOTSUPP: its driver lets nobody map it.
   static Expected<DmaBuf> map(int file, uint64_t offset, uint64_t length, bool writable);
   ~DmaBuf();
   DmaBuf(DmaBuf&& other) noexcept

@@ -54,8 +54,23 @@ TEST_F(DmaBufs, OthersAreRefused) {
   EXPECT_EQ(DmaBuf::map(ends[0], 0, 1, false).error().code, EINVAL);
   close(ends[0]);
   close(ends[1]);
-  const int zero = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  EXPECT_EQ(DmaBuf::map(zero, 0, 1, false).error().code, EINVAL);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(DmaBuf::map(null, 0, 1, false).error().code, EOPNOTSUPP) << "a device that nobody can map";
+  close(null);
+}
+
+TEST_F(DmaBufs, FilesAndDevicesServeAsWell) {
+  const int program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  auto mapped = DmaBuf::map(program, 1, 3, false);
+  ASSERT_TRUE(mapped) << mapped.error().reason;
+  EXPECT_EQ(std::memcmp(mapped->base(), "ELF", 3), 0);
+  EXPECT_EQ(DmaBuf::map(program, 0, 1, true).error().code, EACCES);
+  close(program);
+  const int zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
+  mapped = DmaBuf::map(zero, 0, 4096, true);
+  ASSERT_TRUE(mapped) << mapped.error().reason;
+  *mapped->base() = std::byte{5};
+  EXPECT_EQ(*mapped->base(), std::byte{5});
   close(zero);
 }
 
