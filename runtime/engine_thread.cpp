@@ -112,7 +112,7 @@ void EngineThread::run() {
     const uint64_t now = clock_.now_ns();
     const uint32_t polls = engine_.program_polls();
     if (doorbells_.look()) worked_ns = rung_ns = now;
-    const bool program_looks = polls != polls_seen || engine_.program_sends();
+    const bool program_looks = polls != polls_seen || program_takes_packets();
     if (!called && program_looks && now >= rung_ns + kLingerNs && !absent_.holds(now)) {
       polls_seen = polls;
       lingered_ = false;
@@ -192,6 +192,11 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
   return called;
 }
 
+// Program threads are about to look at the wire, or do so.
+bool EngineThread::program_takes_packets() const {
+  return engine_.program_sends() || (waiters_.load(std::memory_order_relaxed) != 0 && udp_.is_warm());
+}
+
 // Packets have come from other hosts, and the program that polled some time ago does not any more: it looks
 // at its memory, perhaps.
 bool EngineThread::packets_wait() {
@@ -200,7 +205,7 @@ bool EngineThread::packets_wait() {
   const uint32_t polls = engine_.program_polls();
   const timespec nap = {0, kNapNs};
   nanosleep(&nap, nullptr);
-  if (engine_.program_polls() != polls || engine_.program_sends() || ::poll(&file, 1, 0) <= 0) {
+  if (engine_.program_polls() != polls || program_takes_packets() || ::poll(&file, 1, 0) <= 0) {
     absent_.forget();
     return false;
   }

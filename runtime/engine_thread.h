@@ -72,6 +72,7 @@ class EngineThread {
   void give_way(uint64_t now_ns);
   bool rest(uint64_t next_ns, uint64_t now_ns);
   bool packets_wait();
+  bool program_takes_packets() const;
   bool let_stores_through();
   enum class Wire : bool { kLeave, kHear };  ///< whether what arrives from other hosts calls for this thread
   Wire leave_wire_to_waiters();

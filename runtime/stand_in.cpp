@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 
 #include "base/spinlock.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr uint64_t kSoonNs = 40'000;   ///< a wait was short: most of it, the thread was being woken
 constexpr uint64_t kAwakeNs = 30'000;  ///< for so long a thread stays awake, at most
+constexpr long kNapNs = 10'000;        ///< in which another thread gets on
 constexpr int32_t kSoonWanted = 3;     ///< short waits in a row before threads do
 constexpr int32_t kVain = -16;         ///< and as many more when one has done so in vain
 
@@ -51,6 +53,13 @@ int StandIn::look(pollfd* files, nfds_t count) {
   return ready;
 }
 
+// False: another thread is just taking in what there is.
+bool StandIn::take_in() {
+  udp_.look_soon();
+  engine_.note_program_poll();
+  return engine_.progress() > 0;
+}
+
 Waited StandIn::wait(int file) {
   for (;;) {
     pollfd files[2] = {{file, POLLIN, 0}, {udp_.file(), POLLIN, 0}};
@@ -58,12 +67,11 @@ Waited StandIn::wait(int file) {
     udp_.note_heard_in_place();
     if (const int ready = look(files, 2); ready < 0)
       return ready == -EINTR ? Waited::kInterrupted : Waited::kNoPackets;
-    if (files[1].revents != 0) {
-      udp_.look_soon();
-      engine_.note_program_poll();
-      engine_.progress();
-    }
+    const bool taken_in = files[1].revents == 0 || take_in();
     if (files[0].revents != 0) return Waited::kReadable;
+    if (taken_in) continue;
+    const timespec nap = {0, kNapNs};  // that thread may need this processor
+    nanosleep(&nap, nullptr);
   }
 }
 

@@ -27,6 +27,7 @@ class StandIn {
  private:
   class Place;
   int look(pollfd* files, nfds_t count);
+  bool take_in();
 
   engine::Engine& engine_;
   wire::udp::UdpFabric& udp_;
