@@ -113,6 +113,13 @@ class Engine final : public wire::Receiver {
   std::atomic<uint32_t>& program_poll_count() { return program_polls_; }
   void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
 
+  /// Program threads send just now, on a wire, and look for arrivals afterwards.
+  bool program_sends() const { return program_sends_.load(std::memory_order_relaxed) != 0; }
+  /// One begins to, or has ended.
+  void note_program_sends(bool begins) {
+    program_sends_.fetch_add(begins ? 1 : UINT32_MAX, std::memory_order_relaxed);
+  }
+
   /// Counts receives that have completed.
   uint32_t receives() const { return receives_.load(std::memory_order_relaxed); }
   void note_receive() { receives_.store(receives() + 1, std::memory_order_relaxed); }
@@ -155,6 +162,8 @@ class Engine final : public wire::Receiver {
   };
   /// Owes an acknowledgement or response.
   void owe_ack(Responder& responder, Owed when);
+  /// Returns when what was owed, and is about to leave, has left. Without the locks of responders.
+  void let_owed_leave() { std::lock_guard<SpinLock> hold(leaving_lock_); }
   /// A channel refused the queue pair's segment: run it again when there is room.
   /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
   void wait_for_room(QueuePair& qp, uint32_t epoch);
@@ -214,6 +223,7 @@ class Engine final : public wire::Receiver {
   uint32_t owed_ = 0;        ///< how many messages
   uint32_t owed_looks_ = 0;  ///< empty looks since the last of them
   Owed owed_when_ = Owed::kLater;
+  SpinLock leaving_lock_;  ///< held while they are sent; before the locks of responders
   std::vector<QueuePair*> errored_;
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
   std::vector<Responder*> answering_;
@@ -232,7 +242,7 @@ class Engine final : public wire::Receiver {
   std::mutex groups_lock_;
   std::vector<Attachment> attachments_;
   Steering steering_;
-  std::atomic<uint32_t> program_polls_{0}, vain_polls_{0}, receives_{0}, looks_{0};
+  std::atomic<uint32_t> program_polls_{0}, program_sends_{0}, vain_polls_{0}, receives_{0}, looks_{0};
 };
 
 }  // namespace verbatim::engine
