@@ -83,6 +83,7 @@ bool Engine::deliver_frame(const Segment& segment, wire::Payload& payload) {
 void Responder::take_frame(const uint8_t* frame, uint32_t bytes, const FrameFacts& facts) {
   std::lock_guard<SpinLock> hold(lock_);
   if (!takes_frames(qp_.state()) || qp_.spec().port->down) return;
+  count_arrived_frame(bytes);
   message_ = Progress{};
   if (take_work(false) != Verdict::kDone) return;
   if (work_->capacity() < bytes) {
@@ -156,6 +157,7 @@ Requester::Step Requester::send_frame(Message& message) {
       return Step::kStop;
     }
   }
+  count_sent_frame(message.length);
   charge(message.length);
   return after_message(message);
 }
