@@ -221,6 +221,7 @@ Outcome AgentClient::take_back_the_rest() {
     request.generation = identity;
     (void)ask_once(request, nullptr, 0);  // where somebody was faster, the two are different domains now
   }
+  ask_for_counters();
   return Done{};
 }
 
@@ -339,6 +340,9 @@ void AgentClient::handle_notices(NoticeSink& sink) {
       case Event::kTapsChanged:
         sink.on_taps_changed();
         break;
+      case Event::kRaised:
+        sink.on_raised(notice.slot, static_cast<engine::AsyncEvent>(notice.generation));
+        break;
     }
   }
   {
@@ -374,6 +378,9 @@ void AgentClient::tell_what_was_missed(NoticeSink& sink) {
     same = before.gids[i].gid == now.gids[i].gid && before.gids[i].type == now.gids[i].type;
   if (!same) sink.on_gids_changed();
   if (before.link_up != now.link_up) sink.on_link(now.link_up != 0);
+  for (uint32_t device = 0; device < engine::kPortsShown; device++)
+    if (before.ports[device].down && !now.ports[device].down)
+      sink.on_raised(device, engine::AsyncEvent::kPortActive);
   sink.on_taps_changed();
 }
 
@@ -433,6 +440,25 @@ void AgentClient::close_xrc_domain(uint64_t identity) {
   request.ask = Ask::kCloseXrcDomain;
   request.generation = identity;
   (void)ask_locked(request);  // in vain: the next agent is not told of the domain
+}
+
+void AgentClient::serve_counters(const std::string& root) {
+  std::lock_guard<std::mutex> hold(lock_);
+  tree_ = root;
+  ask_for_counters();
+}
+
+// With the lock held. In vain: counters stay what they are.
+void AgentClient::ask_for_counters() {
+  Request request{};
+  request.ask = Ask::kServeCounters;
+  if (tree_.empty() || tree_.size() >= sizeof request.text) return;
+  tree_.copy(request.text, tree_.size());
+  (void)ask_once(request, nullptr, 0);
+}
+
+engine::PortSetting AgentClient::port_setting(uint32_t device) const {
+  return device < engine::kPortsShown ? setting_of(directory().ports[device]) : engine::PortSetting{};
 }
 
 uint32_t AgentClient::gid_count() const {

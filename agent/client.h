@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/expected.h"
 #include "engine/host.h"
+#include "engine/qp_types.h"
 #include "wire/link/shm/neighborhood.h"
 #include "wire/link/tap/board.h"
 
@@ -26,6 +27,8 @@ class NoticeSink {
   virtual void on_gone(uint32_t slot, uint64_t generation) = 0;
   virtual void on_gids_changed() = 0;
   virtual void on_link(bool up) = 0;
+  /// The port of the device at this place in the list is as port_setting says now.
+  virtual void on_raised(uint32_t /*device*/, engine::AsyncEvent /*event*/) {}
   /// The board is another, or what is active on it.
   virtual void on_taps_changed() {}
 };
@@ -64,6 +67,10 @@ class AgentClient final : public wire::Neighborhood {
   uint32_t gid_count() const;
   engine::GidEntry gid(uint32_t index) const;
   bool link_up() const;
+  engine::PortSetting port_setting(uint32_t device) const;
+
+  /// The counters in this tree for /sys are kept true from now on, by the next agents, too.
+  void serve_counters(const std::string& root);
 
   // wire::Neighborhood
   Expected<wire::PeerHandles> introduce(uint32_t slot) override;
@@ -84,6 +91,7 @@ class AgentClient final : public wire::Neighborhood {
   Outcome connect_and_join(uint64_t deadline_ns);
   Outcome register_here(int socket);
   Outcome take_back_the_rest();
+  void ask_for_counters();
   void return_wire();
   bool restore();
   void let_go();
@@ -115,6 +123,7 @@ class AgentClient final : public wire::Neighborhood {
   std::vector<wire::tap::Board*> boards_;  ///< of former agents, too
   int board_file_ = -1;
   std::map<uint32_t, int> proofs_;      ///< by slot
+  std::string tree_;                    ///< whose counters are served
   int wire_ = -1;                       ///< a duplicate of the socket on the port of RoCEv2
   std::map<std::string, int> outlets_;  ///< duplicates of their files, by name
   std::vector<uint32_t> extra_slots_;

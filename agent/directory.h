@@ -9,6 +9,7 @@
 
 #include "base/gid.h"
 #include "engine/host.h"
+#include "engine/published.h"
 #include "wire/link/shm/neighborhood.h"
 
 namespace verbatim::agent {
@@ -28,10 +29,25 @@ struct DirectoryGroup {
   uint64_t members[wire::kSlotsMax / 64];  ///< by primary slot
 };
 
+/// What has been done to the port of a device on purpose (port_service.h).
+struct DirectoryPort {
+  std::atomic<uint32_t> down;
+  std::atomic<uint32_t> lid, sm_lid;                 ///< of the InfiniBand subnet; 0: as always
+  std::atomic<uint32_t> pkeys[engine::kPkeysGiven];  ///< from entry 1 on; 0: none
+};
+
+inline engine::PortSetting setting_of(const DirectoryPort& port) {
+  engine::PortSetting setting{
+      port.down != 0, static_cast<uint16_t>(port.lid), static_cast<uint16_t>(port.sm_lid), {}};
+  for (size_t i = 0; i < setting.pkeys.size(); i++) setting.pkeys[i] = static_cast<uint16_t>(port.pkeys[i]);
+  return setting;
+}
+
 struct Directory {
   static constexpr uint64_t kMagic = 0x5645524449523031;
   uint64_t magic;
   std::atomic<uint32_t> link_up;
+  DirectoryPort ports[engine::kPortsShown];
   DirectorySlot slots[wire::kSlotsMax];
   std::atomic<uint32_t> gid_sequence;
   std::atomic<uint32_t> gid_count;  ///< entries in use or once used

@@ -18,7 +18,7 @@ namespace verbatim::agent {
 
 namespace {
 
-constexpr size_t kFilesKept = 8;
+constexpr size_t kFilesKept = 16;
 
 /// An explanation in the file.
 struct Kept {

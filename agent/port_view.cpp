@@ -35,6 +35,8 @@ Expected<PortView> port_view() {
   if (!whole || directory->magic != Directory::kMagic)
     return Error{EPROTO, "the agent's directory is of another version"};
   view.up = directory->link_up != 0;
+  for (size_t device = 0; device < view.settings.size(); device++)
+    view.settings[device] = setting_of(directory->ports[device]);
   view.gids.assign(directory->gids, directory->gids + std::min<uint32_t>(directory->gid_count, kGidsMax));
   return view;
 }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "base/expected.h"
 #include "engine/host.h"
+#include "engine/published.h"
 
 namespace verbatim::agent {
 
 /// The GID table and state of the port.
 struct PortView {
   bool up = false;
-  std::vector<engine::GidEntry> gids;  ///< by index; empty entries included
+  std::vector<engine::GidEntry> gids;                               ///< by index; empty entries included
+  std::array<engine::PortSetting, engine::kPortsShown> settings{};  ///< by the device's place in the list
 };
 
 /// As the agent keeps them; without an agent, as the next one will. Errors: EACCES the agent's name is

@@ -13,7 +13,7 @@
 
 namespace verbatim::agent {
 
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 
 enum class Ask : uint32_t {
   /// Descriptors: published, inbound, wake, notices. `slot` and `generation` non-zero: take mine back, with
@@ -42,6 +42,8 @@ enum class Ask : uint32_t {
   kCloseXrcDomain,  ///< that of identity `generation`
   /// The open file of an outlet, named by `text` (outlets.h); with a descriptor: take mine back.
   kOutlet,
+  kServeCounters,      ///< keep those in the tree for /sys at `text` true (counter_service.h)
+  kRaiseEvent,         ///< something happens to ports (port_service.h)
   kConnectionManager,  ///< from now on this connection carries the records of agent/cm/protocol.h
 };
 
@@ -82,7 +84,14 @@ struct Answer {
   char text[512];  ///< why not, or what was asked for
 };
 
-enum class Event : uint32_t { kGone, kGidsChanged, kLinkUp, kLinkDown, kTapsChanged };
+enum class Event : uint32_t {
+  kGone,
+  kGidsChanged,
+  kLinkUp,
+  kLinkDown,
+  kTapsChanged,
+  kRaised,  ///< `generation` is an engine::AsyncEvent of the device whose place in the list is `slot`
+};
 
 struct Notice {
   Event event;

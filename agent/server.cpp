@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "agent/gid_table.h"
 #include "agent/sysfs_tree.h"
@@ -35,7 +36,7 @@ constexpr int kAddressPollMs = 1000;               ///< where changes are not to
 constexpr size_t kClientsMax = 4096;
 
 // What an epoll event is about. Clients have two numbers each: the socket's and the process's.
-constexpr uint64_t kListenerId = 0, kNetlinkId = 1, kWireId = 2, kFirstClient = 2;
+constexpr uint64_t kListenerId = 0, kNetlinkId = 1, kWireId = 2, kCountersId = 3, kFirstClient = 2;
 constexpr uint64_t socket_id(uint64_t client) { return client * 2; }
 constexpr uint64_t process_id(uint64_t client) { return client * 2 + 1; }
 
@@ -136,6 +137,11 @@ Outcome Server::prepare() {
   if (Outcome ready = rules_.prepare(); !ready) return ready;
   tap_.follow(rules_.board());
   captures_ = std::make_unique<CaptureService>(rules_.board(), tap_);
+  port_service_ = std::make_unique<PortService>(*directory_);
+  counters_ = std::make_unique<CounterService>(sums_path(name_), [this](HostSums& sums) {
+    for (const auto& [id, client] : clients_)
+      if (client.slot != 0) add_counts(client.files[0], sums);
+  });
   next_client_ = kFirstClient;
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   netlink_ = open_netlink();
@@ -181,9 +187,12 @@ int Server::wait_ms(uint64_t leave_at) const {
   const bool peers_wait = connections_->deadline_ns() != kNever;
   if (peers_wait) wait = sooner(wait, connections_->deadline_ns());
   if (ports_->settle_at_ns() != 0) wait = sooner(wait, ports_->settle_at_ns());
-  const bool may_leave = clients_.empty() && !rules_.any_added() && !peers_wait;
-  return may_leave ? sooner(wait, leave_at) : wait;
+  if (counters_->deadline_ns() != kNever) wait = sooner(wait, counters_->deadline_ns());
+  return clients_.empty() && may_leave() && !peers_wait ? sooner(wait, leave_at) : wait;
 }
+
+// Nothing that somebody has asked for would be forgotten.
+bool Server::may_leave() const { return !rules_.any_added() && !port_service_->any_set(); }
 
 int Server::run() {
   uint64_t leave_at = clock_.now_ns() + kFirstWaitNs;
@@ -197,13 +206,14 @@ int Server::run() {
     connections_->step();
     const uint64_t now = clock_.now_ns();
     ports_->settle(now);
+    counters_->step(now);
     connections_->expects_hosts() ? static_cast<void>(open_own_wire()) : ports_->expect_nothing();
     watch_wire();
     if (!clients_.empty())
       somebody_came = true;
     else if (connections_->deadline_ns() != kNever)
       continue;  // peers wait for the last word
-    else if (now >= leave_at && count == 0 && !rules_.any_added())
+    else if (now >= leave_at && count == 0 && may_leave())
       break;
     if (count > 0 && somebody_came) leave_at = now + kLingerNs;
   }
@@ -215,6 +225,7 @@ void Server::happened(uint64_t id) {
   if (id == kListenerId) return accept_client();
   if (id == kNetlinkId) return drain_netlink();
   if (id == kWireId) return ports_->drain();
+  if (id == kCountersId) return counters_->let_readers_in();
   const auto found = clients_.find(id / 2);
   if (found == clients_.end()) return;  // gone by an earlier event of the same batch
   if (id == process_id(id / 2))
@@ -299,6 +310,7 @@ void Server::drop(uint64_t id) {
   close_files(&client.process, 1);
   if (client.slot != 0) {
     history_.add(read_reasons(client.files[0], client.pid));
+    counters_->process_gone(client.files[0]);
     const uint64_t generation = directory_->slots[client.slot].generation;
     registry_->leave(client.slot);
     xrc_domains_->leave(client.slot);
@@ -309,6 +321,7 @@ void Server::drop(uint64_t id) {
   }
   close_files(client.files, 4);
   sweep_sysfs_trees();
+  counters_->forget_removed();
 }
 
 Server::Client* Server::owner_of(uint32_t slot) {
@@ -335,6 +348,8 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
     return done();
   }
   if (request.ask == Ask::kConnectionManager) return become_control_connection(client);
+  if (request.ask == Ask::kServeCounters) return serve_counters(request);
+  if (request.ask == Ask::kRaiseEvent) return raise_event(request);
   if (request.ask == Ask::kCapture) return capture(client, attached);
   if (request.ask == Ask::kCaptureFile && captures_->file() < 0) return refusal({ENOENT, "no capture runs"});
   if (request.ask == Ask::kCaptureFile) {
@@ -392,6 +407,23 @@ Answer Server::capture(const Client& client, Attached& attached) {
   attached.count = 0;  // it is theirs now
   if (Outcome begun = captures_->begin(client.id, attached.files[0]); !begun) return refusal(begun.error());
   notify({Event::kTapsChanged, 0, 0});
+  return done();
+}
+
+Answer Server::serve_counters(const Request& request) {
+  const Outcome served =
+      counters_->serve(std::string(request.text, strnlen(request.text, sizeof request.text)));
+  if (!served) return refusal(served.error());
+  if (!std::exchange(counters_watched_, true)) watch(counters_->file(), kCountersId);
+  return done();
+}
+
+// `index`: the place of the device in the list; `slot`: the event; `generation`: what goes with it.
+Answer Server::raise_event(const Request& request) {
+  const Outcome raised = port_service_->raise(request.index, static_cast<engine::AsyncEvent>(request.slot),
+                                              static_cast<uint32_t>(request.generation));
+  if (!raised) return refusal(raised.error());
+  notify({Event::kRaised, request.index, request.slot});
   return done();
 }
 

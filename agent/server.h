@@ -8,8 +8,10 @@
 
 #include "agent/capture_service.h"
 #include "agent/connection_service.h"
+#include "agent/counter_service.h"
 #include "agent/history.h"
 #include "agent/outlets.h"
+#include "agent/port_service.h"
 #include "agent/protocol.h"
 #include "agent/registry.h"
 #include "agent/rule_service.h"
@@ -74,6 +76,9 @@ class Server {
   Answer change_rules(const Client& client, const Request& request, const Attached& attached);
   void watch_wire();
   Answer open_xrc_domain(const Client& client, const Request& request);
+  Answer serve_counters(const Request& request);
+  Answer raise_event(const Request& request);
+  bool may_leave() const;
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);
   Answer become_control_connection(Client& client);
@@ -102,6 +107,9 @@ class Server {
   wire::tap::Switch active_;
   wire::tap::Tap tap_{active_, clock_};
   std::unique_ptr<CaptureService> captures_;
+  std::unique_ptr<CounterService> counters_;
+  std::unique_ptr<PortService> port_service_;
+  bool counters_watched_ = false;
   std::unique_ptr<ConnectionService> connections_;
 };
 

@@ -81,6 +81,7 @@ class Builder {
  public:
   /// A file whose text ends with a line end, as all of these do.
   void file(const std::string& path, const std::string& text) { add(path, Kind::kFile, text + "\n"); }
+  void counter(const std::string& path, const std::string& text) { add(path, Kind::kCounter, text + "\n"); }
   void link(const std::string& path, const std::string& to) { add(path, Kind::kLink, to); }
   void folder(const std::string& path) {
     if (path.empty() || !folders_.insert(path).second) return;
@@ -169,44 +170,49 @@ void add_gids(Builder& build, const std::string& at, const PortView& port) {
 }
 
 /// What differs between the link layers. P_Keys are in entry 0 of the table alone.
-void add_link(Builder& build, const std::string& at, const SysfsDevice& device) {
+void add_link(Builder& build, const std::string& at, const SysfsDevice& device,
+              const engine::PortSetting& setting) {
   const bool infiniband = device.infiniband;
   build.file(at + "/link_layer", infiniband ? "InfiniBand" : "Ethernet");
   build.file(at + "/cap_mask", format("0x%08x", infiniband ? kSubnetPortCapabilities : kPortCapabilities));
-  build.file(at + "/lid", format("0x%x", infiniband ? lid_of(device.index) : 0u));
-  build.file(at + "/sm_lid", format("0x%x", infiniband ? kManagerLid : 0u));
+  build.file(at + "/lid", format("0x%x", !infiniband   ? 0u
+                                         : setting.lid ? setting.lid
+                                                       : lid_of(device.index)));
+  build.file(at + "/sm_lid", format("0x%x", !infiniband      ? 0u
+                                            : setting.sm_lid ? setting.sm_lid
+                                                             : kManagerLid));
+  const size_t given = setting.pkeys.size();
   for (uint32_t i = 0; i < (infiniband ? kSubnetPkeys : 1); i++)
-    build.file(at + "/pkeys/" + std::to_string(i), i == 0 ? "0xffff" : "0x0000");
+    build.file(at + "/pkeys/" + std::to_string(i), format("0x%04x", i == 0       ? 0xffffu
+                                                                    : i <= given ? setting.pkeys[i - 1]
+                                                                                 : 0u));
 }
 
 /// What a port of the InfiniBand subnet has in place of the host's addresses.
-PortView subnet_port(const SysfsDevice& device) {
-  PortView port{true, std::vector<engine::GidEntry>(kSubnetGids)};
+PortView subnet_port(const SysfsDevice& device, const PortView& host) {
+  PortView port{true, std::vector<engine::GidEntry>(kSubnetGids), {}};
   port.gids[0] = {subnet_gid(device.guid), GidType::kInfiniband};
+  port.settings = host.settings;
   return port;
 }
 
-void add_port(Builder& build, const std::string& at, const SysfsDevice& device, const PortView& port) {
-  build.file(at + "/state", port.up ? "4: ACTIVE" : "1: DOWN");
-  build.file(at + "/phys_state", port.up ? "5: LinkUp" : "3: Disabled");
+void add_port(Builder& build, const std::string& at, const SysfsDevice& device, const PortView& port,
+              const PortSums& sums) {
+  const engine::PortSetting setting =
+      device.index < port.settings.size() ? port.settings[device.index] : engine::PortSetting{};
+  const bool up = port.up && !setting.down;
+  build.file(at + "/state", up ? "4: ACTIVE" : "1: DOWN");
+  build.file(at + "/phys_state", up ? "5: LinkUp" : "3: Disabled");
   build.file(at + "/rate", rate_text(device.speed_mbps));
-  add_link(build, at, device);
+  add_link(build, at, device, setting);
   build.file(at + "/lid_mask_count", "0");
   build.file(at + "/sm_sl", "0");
-  for (const char* never : {"symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors",
-                            "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors",
-                            "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
-                            "local_link_integrity_errors", "excessive_buffer_overrun_errors", "VL15_dropped"})
-    build.file(at + "/counters/" + never, "0");
-  // Nothing is lost, reordered or marked on one machine.
-  for (const char* never :
-       {"out_of_sequence", "packet_seq_err", "duplicate_request", "out_of_buffer", "rx_icrc_encapsulated",
-        "np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored"})
-    build.file(at + "/hw_counters/" + never, "0");
+  for (const CounterFile& each : counter_files())
+    build.counter(at + "/" + each.path, std::to_string(each.value(sums)));
   add_gids(build, at, port);
 }
 
-void add_device(Builder& build, const SysfsDevice& device, const PortView& port) {
+void add_device(Builder& build, const SysfsDevice& device, const PortView& port, const PortSums& sums) {
   const std::string address = function_address(device.index, 0);
   const std::string function = function_path(address);
   add_function(build, function, address, device, port);
@@ -223,7 +229,7 @@ void add_device(Builder& build, const SysfsDevice& device, const PortView& port)
   build.file(at + "/hw_rev", "0");
   build.link(at + "/device", "../../../" + address);
   build.link(at + "/subsystem", "../../../../../class/infiniband");
-  add_port(build, at + "/ports/1", device, port);
+  add_port(build, at + "/ports/1", device, port, sums);
   build.link("class/infiniband/" + device.name, "../../" + at);
 
   const std::string node = "uverbs" + std::to_string(device.index);
@@ -242,14 +248,16 @@ std::string pci_address(uint32_t device_index) { return function_address(device_
 
 std::string data_direct_path(uint32_t index) { return "/" + function_path(function_address(index, 1)); }
 
-std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port) {
+std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port,
+                                      const HostSums& sums) {
   Builder build;
   for (const char* folder : {"class/infiniband", "class/infiniband_verbs", "bus/pci/devices",
                              "bus/pci/drivers/mlx5_core", "dev/infiniband"})
     build.folder(folder);
   build.file("class/infiniband_verbs/abi_version", "6");
   for (const SysfsDevice& device : devices)
-    add_device(build, device, device.infiniband ? subnet_port(device) : port);
+    add_device(build, device, device.infiniband ? subnet_port(device, port) : port,
+               device.index < sums.size() ? sums[device.index] : PortSums{});
   return build.take();
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// What Linux shows of RDMA devices below /sys and /dev, as data. The files that report what never happens
-// here are there; counters of traffic are not, because files cannot follow it.
+// What Linux shows of RDMA devices below /sys and /dev, as data.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "agent/port_counters.h"
 #include "agent/port_view.h"
 
 namespace verbatim::agent {
@@ -26,9 +26,10 @@ struct SysfsDevice {
 /// Where the Data Direct function of a device with this index lies below /sys: "/devices/pci...".
 std::string data_direct_path(uint32_t index);
 
-/// A file, a folder or a symbolic link.
+/// A file, a folder or a symbolic link. A counter is a file that somebody else keeps up to date once it is
+/// there.
 struct SysfsEntry {
-  enum class Kind : uint8_t { kFile, kFolder, kLink };
+  enum class Kind : uint8_t { kFile, kFolder, kLink, kCounter };
   std::string path;  ///< below the root of the tree, without a leading slash; its folders come before it
   Kind kind = Kind::kFile;
   std::string text;  ///< contents, or where the link points
@@ -39,6 +40,8 @@ std::string pci_address(uint32_t device_index);
 
 /// The tree of these devices: class/infiniband, class/infiniband_verbs, bus/pci, the PCI functions below
 /// devices/, and dev/infiniband, whose entries are character devices that hold nothing.
-std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port);
+/// Counters are as `sums` has them.
+std::vector<SysfsEntry> sysfs_entries(const std::vector<SysfsDevice>& devices, const PortView& port,
+                                      const HostSums& sums = {});
 
 }  // namespace verbatim::agent

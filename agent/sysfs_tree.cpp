@@ -59,8 +59,10 @@ std::string hexadecimal(uint64_t value) {
 
 std::string stamp_of(const std::vector<SysfsEntry>& entries) {
   uint64_t value = hash("1");
-  for (const SysfsEntry& entry : entries)
-    value = hash(entry.text, hash(entry.path, value) + static_cast<uint64_t>(entry.kind));
+  for (const SysfsEntry& entry : entries) {
+    const bool counter = entry.kind == SysfsEntry::Kind::kCounter;
+    value = hash(counter ? "" : entry.text, hash(entry.path, value) + static_cast<uint64_t>(entry.kind));
+  }
   return hexadecimal(value);
 }
 
@@ -74,9 +76,10 @@ std::string read_small(const std::string& path) {
 }
 
 // Written beside and renamed, so that readers find the old contents or the new.
-bool write_file(const std::string& root, const std::string& path, const std::string& text) {
+bool write_file(const std::string& root, const std::string& path, const std::string& text,
+                mode_t mode = 0444) {
   const std::string fresh = root + "/" + unique_name();
-  const int file = open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
+  const int file = open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
   if (file < 0) return false;
   bool done = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (close(file) != 0) done = false;
@@ -99,6 +102,8 @@ bool write_entry(const std::string& root, const SysfsEntry& entry) {
     }
     case SysfsEntry::Kind::kFile:
       return read_small(path) == entry.text || write_file(root, path, entry.text);
+    case SysfsEntry::Kind::kCounter:  // not opened: the agent may hold it (counter_service.h)
+      return access(path.c_str(), F_OK) == 0 || write_file(root, path, entry.text, 0644);
   }
   return false;
 }

@@ -103,6 +103,7 @@ DcTarget::Initiator* DcTarget::connect(const Key& key, const Segment& segment) {
     initiator = &initiators_.emplace_front(engine_, qp_, key);
     places_.emplace(key, initiators_.begin());
   }
+  qp_.count(PortCount::kDcConnections);
   initiator->responder.reconnect(key.qpn, segment.connection, segment.base_psn);
   initiator->ended = false;
   return initiator;

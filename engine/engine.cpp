@@ -9,6 +9,7 @@
 #include "engine/dc_target.h"
 #include "engine/gathering.h"
 #include "engine/queue_pair.h"
+#include "engine/traffic.h"
 #include "wire/link/burst.h"
 
 namespace verbatim::engine {
@@ -97,6 +98,7 @@ Expected<uint32_t> Engine::take_number() {
     blocks_++;
     next_index_ = kFirstIndex;
   }
+  published_.header.qp_ends[blocks_ - 1].store(next_index_ + 1, std::memory_order_release);
   return make_qpn(block_slots_[blocks_ - 1].load(std::memory_order_relaxed), next_index_++);
 }
 
@@ -114,7 +116,10 @@ Expected<QueuePair*> Engine::create_queue_pair(const QueuePairSpec& spec) {
   std::lock_guard<std::mutex> hold(table_lock_);
   Expected<uint32_t> number = take_number();
   if (!number) return number.error();
-  auto* qp = new QueuePair(*this, spec, *number, published_entry(*number));
+  PublishedQp& shown = published_entry(*number);
+  PublishedTraffic& traffic = published_.traffic[&shown - published_.qps];
+  settle_traffic(published_, traffic, spec.port->device);
+  auto* qp = new QueuePair(*this, spec, *number, shown, traffic);
   entry_of(*number)->store(qp, std::memory_order_release);
   if (spec.type == QpType::kDct) {
     std::lock_guard<SpinLock> hold_list(list_lock_);
@@ -413,6 +418,12 @@ void Engine::flush_errored() {
   running_.clear();
 }
 
+void Engine::show_port(uint32_t device, bool down) {
+  if (device >= kPortsShown) return;
+  std::atomic<uint32_t>& shown = published_.header.ports_down;
+  down ? shown.fetch_or(1u << device) : shown.fetch_and(~(1u << device));
+}
+
 void Engine::enter() {
   AccessGuard::enter();
   Gathering::begin();
@@ -432,6 +443,8 @@ bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire:
   }
   if (segment.dest_qpn == kMulticastQpn) return deliver_multicast(from, segment, payload);
   QueuePair* qp = find(segment.dest_qpn);
+  if (qp && qp->spec().port->down.load(std::memory_order_relaxed)) [[unlikely]]
+    return false;  // lost at the port
   if (qp && is_reply(segment.operation)) {
     if (qp->type() == QpType::kXrcReceive) [[unlikely]]
       qp->responder().on_relayed(from, segment, payload);

@@ -137,6 +137,9 @@ class Engine final : public wire::Receiver {
   /// Reasons also go to standard error from now on.
   void explain_aloud(bool on) { explain_aloud_ = on; }
 
+  /// The port of a device of this process goes down, or comes up.
+  void show_port(uint32_t device, bool down);
+
   // wire::Receiver
   void enter() override;
   void leave() override;

@@ -138,6 +138,7 @@ void QueuePair::take_frame(const ArrivedFrame& frame, uint32_t tag) {
 void Responder::take_frame(const ShapedFrame& frame) {
   std::lock_guard<SpinLock> hold(lock_);
   if (!takes_frames(qp_.state()) || qp_.spec().port->down) return;
+  count_arrived_frame(frame.bytes());
   message_ = Progress{};
   if (take_work(false) != Verdict::kDone) return;
   if (work_->capacity() < frame.bytes()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/expected.h"
@@ -15,6 +16,16 @@ struct GidEntry {
   uint32_t mtu = 0;  ///< of that interface, bytes
 };
 
+/// P_Keys that a port can be given beside the first.
+inline constexpr uint32_t kPkeysGiven = 4;
+
+/// What has been done to a port on purpose.
+struct PortSetting {
+  bool down = false;
+  uint16_t lid = 0, sm_lid = 0;  ///< of an InfiniBand port; 0: as always
+  std::array<uint16_t, kPkeysGiven> pkeys{};
+};
+
 /// What the engine and the device models need of the machine around them: implemented over the agent. Thread
 /// safe.
 class Host {
@@ -25,6 +36,8 @@ class Host {
   virtual GidEntry gid(uint32_t index) const = 0;
   /// Some interface is up.
   virtual bool link_up() const = 0;
+  /// Of the port of the device at this place in the list. Never blocks.
+  virtual PortSetting port_setting(uint32_t /*device*/) const { return {}; }
   /// Tells the others that this process wants a multicast group's datagrams; counted.
   virtual Outcome join(const Gid& group) = 0;
   virtual Outcome leave(const Gid& group) = 0;

@@ -23,10 +23,10 @@ class FrameOutlet {
 /// What queue pairs send and receive through. An Ethernet port has the addresses of the host; one of an
 /// InfiniBand subnet has a LID, by which the subnet finds it, and a single GID.
 struct Port {
-  uint16_t lid = 0;                ///< 0: the port is Ethernet
+  std::atomic<uint16_t> lid = 0;   ///< 0: the port is Ethernet
   Gid gid;                         ///< of an InfiniBand port
   uint32_t device = 0;             ///< whose it is: a number of the process's
-  std::atomic<bool> down = false;  ///< nothing is sent
+  std::atomic<bool> down = false;  ///< nothing is sent, and what comes is lost
   FrameOutlet* outlet = nullptr;   ///< outlives the port; nullptr: frames stay among programs
 
   bool is_infiniband() const { return lid != 0; }

@@ -19,6 +19,7 @@ inline constexpr uint32_t kQpBlock = 1u << 14;   ///< queue pairs that one slot'
 inline constexpr uint32_t kQpBlocksMax = 8;      ///< slots one process may hold
 inline constexpr uint32_t kReasonsMax = 256;     ///< error reasons kept
 inline constexpr uint32_t kShownMax = 1u << 14;  ///< objects of commands that are shown
+inline constexpr uint32_t kPortsShown = 16;      ///< devices whose ports are counted
 
 /// A queue pair number: process slot in bits 23..14, index in bits 13..0.
 inline constexpr uint32_t qpn_slot(uint32_t qpn) { return (qpn >> 14) & 0x3ff; }
@@ -34,6 +35,8 @@ struct PublishedHeader {
   std::atomic<uint64_t> reason_count;  ///< reasons ever recorded; the newest kReasonsMax are kept
   std::atomic<uint32_t> objects[8];    ///< live counts: contexts, PDs, MRs, CQs, QPs, SRQs, AHs, channels
   std::atomic<uint32_t> shown_end;     ///< no object of commands is shown from here on
+  std::atomic<uint32_t> ports_down;    ///< a bit for each device: peers leave its memory alone
+  std::atomic<uint32_t> qp_ends[kQpBlocksMax];  ///< of each block: no queue pair had an index from here on
 };
 
 /// A memory key. 64 bytes.
@@ -95,6 +98,64 @@ struct PublishedObject {
 };
 static_assert(sizeof(PublishedObject) == 32);
 
+/// What queue pairs of one number have sent through and taken from their port, as packets on its link would
+/// count: it only grows, and the next queue pair of that number goes on with it, so that a sum over all is
+/// true at any time. What two processes of a host do without packets is counted by the requester for both.
+/// 128 bytes.
+struct alignas(64) PublishedTraffic {
+  // Written with the requester's lock held.
+  std::atomic<uint64_t> sent_bytes, sent_packets;          ///< also answers that a peer on this port has sent
+  std::atomic<uint64_t> returned_bytes, returned_packets;  ///< answers, and requests to a peer on this port
+  std::atomic<uint64_t> writes, reads, atomics;            ///< to peers on this port
+  std::atomic<uint64_t> device;                            ///< whose port it is
+  // Written with the responder's lock held.
+  alignas(64) std::atomic<uint64_t> arrived_bytes;
+  std::atomic<uint64_t> arrived_packets;
+  std::atomic<uint64_t> answered_bytes, answered_packets;
+  std::atomic<uint64_t> written, read, changed;  ///< requests from other hosts: writes, reads, atomics
+};
+static_assert(sizeof(PublishedTraffic) == 128);
+
+/// What is counted of a port. The first seven are also in PublishedTraffic.
+enum class PortCount : uint8_t {
+  kSentBytes,
+  kSentPackets,
+  kReceivedBytes,
+  kReceivedPackets,
+  kWrites,  ///< requests that were carried out here
+  kReads,
+  kAtomics,
+  kMulticastSent,  ///< packets
+  kMulticastReceived,
+  kOutOfSequence,     ///< packets that came too early
+  kDuplicates,        ///< requests that had come before
+  kSequenceRefusals,  ///< a peer missed packets, and said so
+  kSequenceGaps,      ///< an answer showed that another was lost
+  kRnrRefusals,       ///< a peer had no receive request
+  kTimeouts,          ///< a peer was silent
+  kNoBuffer,          ///< no receive request was here
+  kCongestionTold,    ///< notifications (CNP) sent
+  kCongestionMarked,  ///< packets with a mark of congestion
+  kCongestionHeard,   ///< notifications taken
+  kDcConnections,     ///< DC initiators that came
+  kRequesterErrors,   ///< completions with an error, flushed ones included
+  kRequesterFlushed,
+  kResponderErrors,
+  kResponderFlushed,
+  kRequestInvalid,  ///< a peer called a request invalid
+  kRequestDenied,   ///< a peer refused access
+  kAccessRefused,   ///< a peer was refused access
+  kTooLong,         ///< a message did not fit its receive request
+  kEnd,
+};
+inline constexpr size_t kPortCounts = static_cast<size_t>(PortCount::kEnd);
+
+/// What is counted of a device's port beside the traffic of its queue pairs, and that of queue pair numbers
+/// that belong to another device now.
+struct alignas(64) PublishedPort {
+  std::atomic<uint64_t> counts[kPortCounts];
+};
+
 /// The whole area.
 struct Published {
   PublishedHeader header;
@@ -102,6 +163,8 @@ struct Published {
   alignas(4096) PublishedQp qps[kQpBlocksMax * kQpBlock];
   alignas(4096) PublishedKey keys[kKeysMax];
   alignas(4096) PublishedObject shown[kShownMax];
+  alignas(4096) PublishedPort ports[kPortsShown];
+  alignas(4096) PublishedTraffic traffic[kQpBlocksMax * kQpBlock];
 };
 
 /// Where a process shows the queue pair of this number; nullptr: the number is of none of its slots.

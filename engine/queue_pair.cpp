@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/traffic.h"
 #include "engine/transitions.h"
 
 namespace verbatim::engine {
@@ -11,14 +12,19 @@ namespace verbatim::engine {
 namespace {
 
 constexpr int kTriesToHoldOff = 200;
+/// Where a queue pair that names no peer sends its packets, for their length.
+constexpr Gid kSomeIpv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
 
 }  // namespace
 
-QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published)
+QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published,
+                     PublishedTraffic& traffic)
     : engine_(engine),
       spec_(spec),
       number_(number),
       published_(published),
+      traffic_(traffic),
+      frame_bytes_(engine::frame_bytes(*spec.port, kSomeIpv4, false)),
       requester_(engine, *this),
       responder_(engine, *this),
       target_(spec.type == QpType::kDct ? std::make_unique<DcTarget>(engine, *this) : nullptr) {
@@ -164,6 +170,7 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
 void QueuePair::aim() {
   if (spec_.type == QpType::kDci || spec_.type == QpType::kDct) return;
   if (!spec_.port->is_infiniband()) source_ = engine_.host().gid(attributes_.path.sgid_index);
+  frame_bytes_ = engine::frame_bytes(*spec_.port, attributes_.path.dgid, attributes_.path.is_global);
   // An XRC connection goes one way.
   if (spec_.type != QpType::kXrcReceive)
     requester_.aim({attributes_.path.dgid, attributes_.path.dlid, attributes_.dest_qpn});
@@ -248,6 +255,10 @@ void QueuePair::run_ready() {
   if (!send_owed()) engine_.wait_for_room(*this, room);
   if (now != QpState::kError && now != QpState::kSqe && spec_.send) requester_.run();
 }
+
+void QueuePair::show_lid() { published_.lid.store(spec_.port->lid, std::memory_order_relaxed); }
+
+void QueuePair::count(PortCount what) { count_port(engine_.published(), spec_.port->device, what); }
 
 void QueuePair::drain_by_itself() {
   drained_by_itself_ = true;

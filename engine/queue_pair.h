@@ -20,7 +20,8 @@ namespace verbatim::engine {
 /// A DC initiator has no SQD; a DC target stays in RTR until it is destroyed.
 class QueuePair final : public FrameTarget {
  public:
-  QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published);
+  QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published,
+            PublishedTraffic& traffic);
 
   uint32_t number() const { return number_; }
   QpType type() const { return spec_.type; }
@@ -41,6 +42,8 @@ class QueuePair final : public FrameTarget {
   /// The device model lost faith in this queue pair (its CQ overran, its queue memory is nonsense): error
   /// state and event. May be called with any lock held except the engine's own lists.
   void fail(AsyncEvent event, const char* why);
+  /// Its port has another LID. Peers find it behind that.
+  void show_lid();
 
   /// Lets work of a failed stream of a DC initiator go again. EINVAL: it has not failed, or there are no
   /// streams.
@@ -80,6 +83,11 @@ class QueuePair final : public FrameTarget {
   /// Attributes change only with both locks held; either lock suffices to read them.
   const QpAttributes& attributes() const { return attributes_; }
   PublishedQp& published() { return published_; }
+  PublishedTraffic& traffic() { return traffic_; }
+  /// Counts what happens at its port.
+  void count(PortCount what);
+  /// Headers that every packet of the connection has. With either lock held.
+  uint32_t frame_bytes() const { return frame_bytes_; }
   wire::Transport transport() const;
   /// The addresses of a connection's packets, on an Ethernet wire. With either lock held.
   void address(wire::Segment& segment) const;
@@ -108,9 +116,11 @@ class QueuePair final : public FrameTarget {
   const QueuePairSpec spec_;
   const uint32_t number_;
   PublishedQp& published_;
+  PublishedTraffic& traffic_;
   std::atomic<QpState> state_{QpState::kReset};
   QpAttributes attributes_;
   GidEntry source_;  ///< whose index the attributes name
+  uint32_t frame_bytes_;
   std::mutex modify_lock_;
   std::atomic<bool> drains_on_key_errors_{false};
   std::atomic<uint32_t> told_of_{0};

@@ -87,6 +87,7 @@ void Requester::connect(uint32_t first_psn) {
   first_psn_ = next_psn_ = ring_psn_ = first_psn;
   peer_verified_ = is_wire_ = false;
   channel_ = nullptr;
+  measured_ = {};
   behind_ = 0;
   flight_ = {};
   flight_.end_psn = first_psn;
@@ -320,9 +321,12 @@ Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendW
 }
 
 wire::Channel* Requester::channel() {
+  if (qp_.spec().port->down.load(std::memory_order_relaxed)) [[unlikely]]
+    lose_channel();
   if (!channel_) {
     channel_ = find_way(engine_.fabric(), *qp_.spec().port, peer_.place);
     is_wire_ = channel_ && channel_->is_wire();
+    measured_ = {};
   }
   return channel_;
 }
@@ -424,8 +428,10 @@ Requester::Step Requester::submit(Message& message, uint32_t chunk, const wire::
     engine_.wait_for_room(qp_, room);
     return Step::kStop;
   }
-  if (is_wire_) [[unlikely]]
+  if (is_wire_) [[unlikely]] {
+    count_sent(segment, qp_.frame_bytes());
     return after_wire_send(result, message, segment, chunk);
+  }
   return after_send(result, message, segment, answer);
 }
 
@@ -511,6 +517,9 @@ void Requester::complete(uint32_t index, Opcode opcode, bool signaled, Status st
     constexpr auto relaxed = std::memory_order_relaxed;
     counters.send_messages.store(counters.send_messages.load(relaxed) + 1, relaxed);
     counters.send_bytes.store(counters.send_bytes.load(relaxed) + bytes, relaxed);
+    if (!is_wire_) count_exchange(opcode, bytes);
+  } else {
+    count_failure(status);
   }
   qp_.spec().send->complete({index, opcode, status, bytes, signaled, detail});
 }

@@ -34,7 +34,9 @@
 #include "engine/flight.h"
 #include "engine/port.h"
 #include "engine/qp_types.h"
+#include "engine/published.h"
 #include "engine/rate_limit.h"
+#include "engine/packet_count.h"
 #include "engine/work.h"
 #include "wire/link/channel.h"
 
@@ -92,6 +94,15 @@ class Requester final : private KeyErrors {
     Opcode opcode;
     bool signaled, done;
   };
+  /// What a message of this kind between two processes of the host counts as.
+  struct Measured {
+    Opcode opcode{};
+    uint32_t bytes = UINT32_MAX;  ///< more than any message has: nothing was measured yet
+    Exchange exchange;
+    std::atomic<uint64_t> PublishedTraffic::*operations = nullptr;
+    uint32_t peer_device = 0;
+    bool same_port = true;
+  };
   enum class Step : uint8_t { kAgain, kStop };
   /// Whom this end is connected to.
   struct Peer {
@@ -140,6 +151,15 @@ class Requester final : private KeyErrors {
   void record(const Message& message, bool done);
   void complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
                 uint8_t detail = 0);
+
+  // Counters of the port, with the lock held.
+  void count_exchange(Opcode opcode, uint32_t bytes);
+  void measure(Opcode opcode, uint32_t bytes);
+  void count_on_other_port();
+  void count_sent(const wire::Segment& segment, uint32_t frame);
+  void count_sent_frame(uint32_t bytes);
+  void count_returned(const wire::Segment& segment);
+  void count_failure(Status status);
 
   // Answers, with the lock held.
   void handle_reply(const wire::Segment& segment, wire::Payload* payload);
@@ -234,6 +254,7 @@ class Requester final : private KeyErrors {
 
   Peer peer_;
   wire::Channel* channel_ = nullptr;
+  Measured measured_;
   bool is_wire_ = false;  ///< of the channel
   Flight flight_;
   std::vector<uint16_t> failed_streams_;

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 #include "engine/message.h"
 #include "engine/queue_pair.h"
+#include "engine/traffic.h"
 
 namespace verbatim::engine {
 
@@ -68,6 +69,8 @@ Requester::Step Requester::send_datagram(Message& message) {
       return Step::kStop;
     }
   }
+  count_sent(segment, frame_bytes(port, to.gid, to.has_grh));
+  if (to.has_grh && to.gid.is_multicast()) qp_.count(PortCount::kMulticastSent);
   charge(message.length);
   return after_message(message);
 }

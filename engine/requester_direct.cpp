@@ -81,6 +81,8 @@ bool Requester::peer_allows(const Message& message, const wire::Channel& channel
   const PublishedQp* peer = find_published(tables, peer_.place.qpn);
   if (!peer || !receives(peer->state.load(std::memory_order_acquire)) || !is_connected_here(*peer))
     return false;
+  if (const uint32_t down = tables.header.ports_down.load(kRelaxed)) [[unlikely]]
+    if (down >> (peer->device.load(kRelaxed) % 32) & 1) return false;
   const bool read = message.work.opcode == Opcode::kRead;
   const uint32_t need = read ? kRemoteRead : kRemoteWrite;
   if (!(peer->access.load(kRelaxed) & need) || (read && peer->max_dest_rd_atomic.load(kRelaxed) == 0))

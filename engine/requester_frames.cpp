@@ -93,8 +93,10 @@ Requester::Step Requester::send_frame(Message& message) {
   if (whole && !let_out(buffer, bytes)) return after_message(message);
   if (whole) window.pieces[0].length = bytes;
   const uint32_t room = engine_.room_epoch();
-  return after_frame(engine_.spread_frame(*qp_.spec().port, qp_.number(), window.pieces, window.count, bytes),
-                     message, room);
+  const SendResult result =
+      engine_.spread_frame(*qp_.spec().port, qp_.number(), window.pieces, window.count, bytes);
+  if (result == SendResult::kAccepted) count_sent_frame(bytes);
+  return after_frame(result, message, room);
 }
 
 // A few frames of it; the next step goes on behind them.
@@ -127,6 +129,7 @@ Requester::Step Requester::send_segments(Message& message) {
         engine_.wait_for_room(qp_, room);
         return Step::kStop;
       }
+      count_sent_frame(bytes);
     }
     charge(bytes);
     if (last) return after_message(message);

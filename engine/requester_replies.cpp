@@ -199,6 +199,7 @@ void Requester::take_nak(const Segment& segment) {
   if (window_count_ == 0) return;
   switch (segment.syndrome) {
     case wire::kNakSequence:
+      qp_.count(PortCount::kSequenceRefusals);
       return rewind(segment.psn);
     case wire::kNakInvalidRequest:
       return fail_oldest(Status::kRemoteInvalidRequest, "the responder calls the request invalid");
@@ -219,6 +220,7 @@ void Requester::take_nak(const Segment& segment) {
 void Requester::wait_for_ready(uint8_t code, uint32_t psn) {
   PublishedQp& counters = qp_.published();
   counters.rnr_naks.fetch_add(1, std::memory_order_relaxed);
+  qp_.count(PortCount::kRnrRefusals);
   const uint8_t limit = qp_.attributes().rnr_retry;
   if (limit != 7 && rnr_tries_ >= limit)
     return fail_oldest(Status::kRnrRetryExceeded,
@@ -315,6 +317,7 @@ void Requester::note_lost() {
   const QpAttributes& attributes = qp_.attributes();
   const bool gone = channel_ == nullptr;
   qp_.published().retries.fetch_add(1, std::memory_order_relaxed);
+  qp_.count(PortCount::kTimeouts);
   uint64_t wait = attributes.timeout == 0 ? kEndlessRetryNs : ack_timeout_ns(attributes.timeout);
   if (gone) wait = std::min(wait, kDeadPeerRetryNs);
   const bool endless = attributes.timeout == 0 && !gone;

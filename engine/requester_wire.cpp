@@ -195,8 +195,11 @@ Requester::Step Requester::pass_again(const Message& message) {
 // --- answers ---
 
 void Requester::handle_packet(const Segment& segment, wire::Payload& payload) {
-  if (segment.operation == wire::Operation::kCongestion)
+  count_returned(segment);
+  if (segment.operation == wire::Operation::kCongestion) {
+    qp_.count(PortCount::kCongestionHeard);
     return flight_.window.on_congestion(engine_.clock().now_ns());
+  }
   if (window_count_ == 0 || segment.transport != qp_.transport()) return;
   if (wire::psn_distance(segment.psn, flight_.end_psn) >= 0) return;  // answers what was never sent
   if (segment.operation != wire::Operation::kAck)
@@ -239,7 +242,9 @@ void Requester::received_until(uint32_t psn) {
   if (wire::psn_distance(next_psn_, oldest_lacking()) < 0 ||
       (window_count_ == 0 && next_psn_ != flight_.end_psn))
     go_back_to_oldest();
-  if (lost) infer_loss();
+  if (!lost) return;
+  qp_.count(PortCount::kSequenceGaps);
+  infer_loss();
 }
 
 void Requester::note_received(Outstanding& entry, uint32_t packets) {
@@ -306,7 +311,10 @@ void Requester::take_wire_response(const Segment& segment, wire::Payload& payloa
   if (window_count_ == 0 || &oldest() != entry) return;  // an earlier one lacks responses: that was noted
   const auto at = static_cast<uint32_t>(wire::psn_distance(segment.psn, entry->first_psn));
   if (at < entry->received) return;  // here already
-  if (at > entry->received) return infer_loss();
+  if (at > entry->received) {
+    qp_.count(PortCount::kSequenceGaps);
+    return infer_loss();
+  }
   Message message;
   if (!refetch(*entry, message))
     return fail_oldest(Status::kLocalProtection,
@@ -345,6 +353,7 @@ void Requester::take_wire_nak(const Segment& segment) {
   if (segment.psn != oldest_lacking()) return infer_loss();  // a read before it lacks responses
   switch (segment.syndrome) {
     case wire::kNakSequence:
+      qp_.count(PortCount::kSequenceRefusals);
       if (flight_.lost_psn != segment.psn) return infer_loss();
       return go_back_to_oldest();
     case wire::kNakInvalidRequest:
@@ -398,6 +407,7 @@ void Requester::repeat_oldest() {
   segment.flags |= wire::kAckRequest;
   next_psn_ = psn;
   sent_bytes_ = sent;
+  count_sent(segment, qp_.frame_bytes());
   (void)channel_->send(segment, pieces, count, false, nullptr);
 }
 
@@ -407,6 +417,7 @@ void Requester::on_silence() {
   if (next_psn_ != oldest_lacking()) {
     if (lost_tries_ >= qp_.attributes().retry_count) return give_up();
     lost_tries_++;
+    qp_.count(PortCount::kTimeouts);
     qp_.published().retries.fetch_add(1, std::memory_order_relaxed);
     flight_.lost_psn = Flight::kNoPsn;
     flight_.window.on_loss(engine_.clock().now_ns());

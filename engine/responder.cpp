@@ -288,6 +288,7 @@ Responder::Verdict Responder::settle_take(ReceiveQueue::Take taken, bool for_wri
   }
   if (!for_write) message_ = Progress{};
   message_.has_work = false;
+  qp_.count(PortCount::kNoBuffer);
   if (!reliable_) return Verdict::kDropped;
   nak_sent_ = ack_due_ = true;
   due_syndrome_ = wire::kRnrNak | qp_.attributes().min_rnr_timer;
@@ -451,6 +452,7 @@ Responder::Verdict Responder::refuse(uint8_t syndrome, const char* why) {
   due_syndrome_ = syndrome;
   if (!why) return Verdict::kRefused;
   if (message_.active && message_.is_write) tell_of_write(false);
+  if (syndrome == wire::kNakRemoteAccess) qp_.count(PortCount::kAccessRefused);
   engine_.explain(qp_.number(),
                   syndrome == wire::kNakRemoteAccess ? static_cast<int>(Status::kRemoteAccess)
                                                      : static_cast<int>(Status::kRemoteInvalidRequest),
@@ -519,6 +521,7 @@ Responder::Verdict Responder::receive_error(Status status, const char* why, uint
 void Responder::complete(ReceiveCompletion& completion) {
   engine_.note_receive();
   completion.qpn = qp_.number();
+  if (completion.status != Status::kSuccess) count_failure(completion.status);
   landing_.sink->complete(completion);
 }
 

@@ -193,6 +193,10 @@ class Responder {
   void tell_of_read(const Response& response, bool succeeded);
   void tell_of_write(bool succeeded);
   Verdict refuse_read(uint8_t syndrome, const char* why);
+  void count_arrived(const wire::Segment& segment);
+  void count_arrived_frame(uint32_t bytes);
+  void count_answered(const wire::Segment& segment);
+  void count_failure(Status status);
   wire::Segment reply_to(uint32_t psn, uint8_t syndrome) const;
   bool send_response(Response& response);
   bool send_responses();

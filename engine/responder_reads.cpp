@@ -99,7 +99,9 @@ const char* Responder::place(const Elements& memory, uint64_t offset, const Segm
 }
 
 bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) {
-  if (segment.qkey != qp_.attributes().qkey || !is_for(*qp_.spec().port, segment)) return false;
+  if (!is_for(*qp_.spec().port, segment)) return false;
+  count_arrived(segment);
+  if (segment.qkey != qp_.attributes().qkey) return false;
   message_ = Progress{};
   if (take_work(false) != Verdict::kDone) return false;
   const uint32_t bytes = kGrhBytes + segment.length;
@@ -193,6 +195,7 @@ bool Responder::send_response(Response& response) {
       reply_channel_->send(reply_to(psn, wire::kNakRemoteAccess), nullptr, 0, false, nullptr);
       return true;
     }
+    if (is_wire_) count_answered(segment);
     response.sent += chunk;
     if (last || result != SendResult::kAccepted) return true;
   }
@@ -247,6 +250,7 @@ bool Responder::send_acknowledgement() {
   const bool positive = (due_syndrome_ & 0x60) == 0;
   const Segment reply = reply_to(positive ? last_taken() : due_psn_, due_syndrome_);
   if (reply_channel_->send(reply, nullptr, 0, false, nullptr) == SendResult::kBusy) return false;
+  if (is_wire_) count_answered(reply);
   ack_due_ = false;
   may_owe_.store(leaving_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   return true;

@@ -40,6 +40,7 @@ bool Responder::on_packet(wire::Channel& from, const Segment& segment, wire::Pay
     note_way_back(from, segment);
   else if (segment.source_gid != qp_.attributes().path.dgid || !find_way_back(from))
     return false;
+  count_arrived(segment);
   take_packet(segment, payload);
   if (segment.has(wire::kCongested)) tell_of_congestion();
   if (reliable_) owe(segment);
@@ -116,6 +117,7 @@ const char* Responder::wrong_shape(const Segment& segment) const {
 
 Responder::Verdict Responder::out_of_step_on_wire(int32_t ahead, const Segment& segment) {
   if (ahead >= kNearPsns || ahead < -kNearPsns) return Verdict::kDropped;
+  qp_.count(ahead > 0 ? PortCount::kOutOfSequence : PortCount::kDuplicates);
   if (ahead > 0) {
     if (nak_sent_) return Verdict::kDropped;  // it is said once what is missing
     if (has_unanswered()) return postpone();
@@ -204,12 +206,15 @@ void Responder::note_send() {
 }
 
 void Responder::tell_of_congestion() {
+  qp_.count(PortCount::kCongestionMarked);
   const uint64_t now_ns = engine_.clock().now_ns();
   if (now_ns < congested_ns_ + kCongestionNs) return;
   congested_ns_ = now_ns;
   Segment notice = reply_to(0, wire::kAckOk);
   notice.operation = Operation::kCongestion;
   reply_channel_->send(notice, nullptr, 0, false, nullptr);
+  qp_.count(PortCount::kCongestionTold);
+  count_answered(notice);
 }
 
 }  // namespace verbatim::engine

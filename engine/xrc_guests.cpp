@@ -63,7 +63,8 @@ void XrcGuests::make(Guest& guest, const PublishedQp& receiver, uint32_t qpn) {
   spec.guest_of = receiver.remote_qpn.load(kRelaxed);
   guest.generation = receiver.generation.load(kRelaxed);
   if (!guest.published) guest.published = std::make_unique<PublishedQp>();
-  guest.qp = std::make_unique<QueuePair>(engine_, spec, qpn, *guest.published);
+  if (!guest.traffic) guest.traffic = std::make_unique<PublishedTraffic>();
+  guest.qp = std::make_unique<QueuePair>(engine_, spec, qpn, *guest.published, *guest.traffic);
   QpAttributes attributes;
   attributes.access = receiver.access.load(kRelaxed);
   attributes.path_mtu = receiver.path_mtu.load(kRelaxed);

@@ -40,6 +40,7 @@ class XrcGuests {
  private:
   struct Guest {
     std::unique_ptr<PublishedQp> published;
+    std::unique_ptr<PublishedTraffic> traffic;
     std::unique_ptr<QueuePair> qp;
     uint32_t generation = 0;  ///< of the receiver
   };

@@ -71,6 +71,7 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   uint32_t gid_count() const override { return agent_->gid_count(); }
   engine::GidEntry gid(uint32_t index) const override { return agent_->gid(index); }
   bool link_up() const override { return agent_->link_up(); }
+  engine::PortSetting port_setting(uint32_t device) const override { return agent_->port_setting(device); }
   Outcome join(const Gid& group) override;
   Outcome leave(const Gid& group) override;
   Expected<uint32_t> qpn_slot(uint32_t block) override;
@@ -100,6 +101,10 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
     refresh_files();
     tell(hw::AsyncEvent::kGidChange);
   }
+  void on_raised(uint32_t device, hw::AsyncEvent event) override {
+    refresh_files();
+    tell(event, device);
+  }
   void on_link(bool up) override {
     refresh_files();
     tell(up ? hw::AsyncEvent::kPortActive : hw::AsyncEvent::kPortError);
@@ -107,6 +112,7 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
 
  private:
   void tell(hw::AsyncEvent event);
+  void tell(hw::AsyncEvent event, uint32_t device);
   void refresh_files();
 
   SystemClock clock_;
@@ -159,6 +165,7 @@ Expected<std::unique_ptr<Process>> Process::start() {
   std::snprintf(header.program, sizeof header.program, "%s", program.c_str());
   made->fabric_->set_receiver(*made->engine_);
   made->refresh_files();
+  made->agent_->serve_counters(serve_sysfs());
   made->thread_ = std::make_unique<EngineThread>(*made->engine_, *made->fabric_, made->wires_->udp(),
                                                  *made->agent_, *made, made->doorbells_, made->clock_);
   if (!made->thread_->runs()) return Error{EAGAIN, "this process may have no more threads"};
@@ -221,8 +228,17 @@ void Process::tell(hw::AsyncEvent event) {
   for (hw::Hca* hca : devices_) hca->port_event(event);
 }
 
+// What has been asked for happens to InfiniBand ports as well.
+void Process::tell(hw::AsyncEvent event, uint32_t device) {
+  std::lock_guard<std::mutex> hold(devices_lock_);
+  for (hw::Hca* hca : devices_)
+    if (hca->place() == device) hca->raise(event);
+}
+
 void Process::refresh_files() {
-  agent::PortView port{agent_->link_up(), {}};
+  agent::PortView port{agent_->link_up(), {}, {}};
+  for (uint32_t device = 0; device < port.settings.size(); device++)
+    port.settings[device] = agent_->port_setting(device);
   for (uint32_t i = 0; i < agent_->gid_count(); i++) port.gids.push_back(agent_->gid(i));
   refresh_sysfs(port);
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "agent/counter_service.h"
 #include "agent/protocol.h"
 #include "agent/sysfs_tree.h"
 #include "device/connectx/limits.h"
@@ -68,7 +69,8 @@ void make_tree(Served& now) {
   now.devices = describe_devices();
   const auto port = agent::port_view();
   if (now.devices.empty() || !port) return;
-  auto tree = agent::SysfsTree::publish(key_of(now.devices), agent::sysfs_entries(now.devices, *port));
+  const agent::HostSums sums = agent::load_sums(agent::sums_path(agent::agent_name()));
+  auto tree = agent::SysfsTree::publish(key_of(now.devices), agent::sysfs_entries(now.devices, *port, sums));
   if (!tree) return;
   now.tree = std::move(*tree);
   now.root = now.tree->root();

@@ -22,6 +22,8 @@ int inject_list(bool json);
 /// By their numbers, one of which may be kAllRules.
 int inject_remove(const std::vector<uint32_t>& numbers);
 inline constexpr uint32_t kAllRules = 0;
+/// Lets something happen to a device (agent/port_service.h). `device`: its name, or empty for the first one.
+int inject_event(const std::string& event, const std::string& device, uint32_t value);
 /// Prints a completion script for bash, zsh or fish.
 int completion(const std::string& shell);
 

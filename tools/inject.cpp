@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/client.h"
+#include "agent/device_config.h"
+#include "agent/port_service.h"
 #include "tools/agent_connection.h"
 #include "tools/commands.h"
 #include "tools/survey.h"
@@ -41,6 +43,25 @@ int inject_add(const std::string& rules) {
   uint32_t first = 0;
   Outcome done = connection.ask(request, [&](const Answer& answer, int) { first = answer.slot; });
   if (done) done = for_each_rule(connection, first - 1, print);
+  return done ? 0 : fail(done.error());
+}
+
+int inject_event(const std::string& name, const std::string& device, uint32_t value) {
+  const auto event = agent::event_of(name);
+  if (!event) return fail({EINVAL, "the events are " + agent::event_names()});
+  const auto devices = agent::configured_devices();
+  if (!devices) return fail(devices.error());
+  uint32_t place = 0;
+  while (place < devices->size() && !device.empty() && (*devices)[place].name != device) place++;
+  if (place == devices->size()) return fail({ENODEV, "there is no device " + device});
+  Expected<int> socket = agent::reach_agent();
+  if (!socket) return fail(socket.error());
+  Request request{};
+  request.ask = Ask::kRaiseEvent;
+  request.index = place;
+  request.slot = static_cast<uint32_t>(*event);
+  request.generation = value;
+  const Outcome done = AgentConnection(*socket).ask(request, [](const Answer&, int) {});
   return done ? 0 : fail(done.error());
 }
 

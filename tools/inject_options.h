@@ -17,10 +17,11 @@ class InjectOptions {
   int run() const;
 
  private:
-  CLI::App *command_, *add_, *list_, *remove_;
+  CLI::App *command_, *add_, *event_, *list_, *remove_;
   std::map<std::string, std::string> items_;  ///< of a rule
   std::vector<uint32_t> numbers_;
   bool json_ = false;
+  std::string event_name_, device_, value_ = "0";
 };
 
 }  // namespace verbatim::tools

@@ -50,6 +50,16 @@ Outcome check_devices() {
   return AgentConnection(*socket).ask(request, [](const agent::Answer&, int) {});
 }
 
+// Before the program looks; in vain, counters stand still.
+void serve_counters(const std::string& root) {
+  const Expected<int> socket = agent::reach_agent();
+  agent::Request request{};
+  request.ask = agent::Ask::kServeCounters;
+  if (!socket || root.size() >= sizeof request.text) return;
+  root.copy(request.text, root.size());
+  (void)AgentConnection(*socket).ask(request, [](const agent::Answer&, int) {});
+}
+
 // execvp says "permission denied" when it finds nothing and one folder of PATH may not be searched.
 bool is_anywhere(const std::string& program) {
   if (program.find('/') != std::string::npos) return true;
@@ -71,6 +81,7 @@ void redirect(const std::string& folder) {
   if (library.find_first_of(" :") != std::string::npos || access(library.c_str(), R_OK) != 0) return;
   const std::string& root = runtime::serve_sysfs();
   if (root.empty()) return;
+  serve_counters(root);
   const int kept = runtime::sysfs_hold();
   int file = fcntl(kept, F_DUPFD, kFirstHold);
   if (file < 0) file = fcntl(kept, F_DUPFD, 3);

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "device/connectx/connectx_hca.h"
-#include "device/connectx/device_event.h"
 
 namespace verbatim::connectx {
 
@@ -36,27 +35,6 @@ Expected<QpObject*> ConnectxHca::create_qp_for(uint16_t uid, const hw::QpSpec& s
   Expected<QpObject*> made = make_qp(uid, spec, router_);
   if (made) belong_to<hw::Qp>(**made, uid);
   return made;
-}
-
-// What happens to the host's interfaces does not concern a port that is none of them.
-void ConnectxHca::port_event(hw::AsyncEvent event) {
-  if (!port_.is_infiniband()) tell_of_port(event);
-}
-
-void ConnectxHca::take_over_port(bool down) {
-  owns_port_ = true;
-  port_.down = down;
-}
-
-void ConnectxHca::train_link() {
-  if (!owns_port_) return;
-  if (!port_.down.exchange(false)) tell_of_port(hw::AsyncEvent::kPortError);
-  tell_of_port(hw::AsyncEvent::kPortActive);
-}
-
-void ConnectxHca::tell_of_port(hw::AsyncEvent event) {
-  sink_.on_async(event, nullptr);
-  if (const auto told = connectx::port_event(event)) router_.raise(*told);
 }
 
 void ConnectxHca::ring_register(uint32_t page, uint32_t offset, uint64_t bytes) {

@@ -62,6 +62,7 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
     : engine_(engine),
       sink_(sink),
       limits_(connectx7_limits(identity.node_guid)),
+      first_lid_(identity.lid),
       sm_lid_(identity.sm_lid),
       protection_(numbers_, identity.crypto) {
   limits_.data_direct_path = identity.data_direct_path;
@@ -70,6 +71,7 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
   port_.gid = identity.gid;
   port_.device = identity.device;
   port_.outlet = identity.outlet;
+  take_port_setting();
   if (port_.is_infiniband())
     limits_.max_pkeys = engine::kSubnetPkeys;
   else
@@ -102,7 +104,8 @@ hw::PortState ConnectxHca::port() {
     state.gid_entries = engine::kSubnetGids;
     state.active_mtu = state.max_mtu;
     state.lid = port_.lid;
-    state.sm_lid = sm_lid_;
+    const uint16_t given = engine_.host().port_setting(port_.device).sm_lid;
+    state.sm_lid = given ? given : sm_lid_;
     return state;
   }
   state.active = engine_.host().link_up() && !port_.down;
@@ -120,7 +123,9 @@ hw::PortState ConnectxHca::port() {
 Expected<uint16_t> ConnectxHca::pkey(uint32_t index) {
   if (index >= limits_.max_pkeys)
     return Error{EINVAL, "the P_Key table has no entry " + std::to_string(index)};
-  return static_cast<uint16_t>(index == 0 ? 0xffff : 0);
+  if (index == 0) return uint16_t{0xffff};
+  const engine::PortSetting setting = engine_.host().port_setting(port_.device);
+  return index <= setting.pkeys.size() ? setting.pkeys[index - 1] : uint16_t{0};
 }
 
 hw::GidEntry ConnectxHca::gid(uint32_t index) {

@@ -119,6 +119,8 @@ class ConnectxHca final : public hw::Hca {
   void poll() override;
 
   void port_event(hw::AsyncEvent event) override;
+  uint32_t place() const override { return port_.device; }
+  void raise(hw::AsyncEvent event) override;
   void take_over_port(bool down) override;
   /// A program that has the port for itself wants it up: the link is trained, also if it is up already.
   void train_link();
@@ -162,6 +164,7 @@ class ConnectxHca final : public hw::Hca {
   Outcome check_rate(const hw::QpAttributes& attributes, uint32_t mask) const;
   Outcome check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const;
   void tell_of_port(hw::AsyncEvent event);
+  void take_port_setting();
   void show_object(std::string_view kind, uint32_t number);
   void hide_object(std::string_view kind, uint32_t number);
   static constexpr size_t kUarsMax = size_t{1} << 20;
@@ -171,7 +174,7 @@ class ConnectxHca final : public hw::Hca {
   hw::EventSink& sink_;
   hw::Limits limits_;
   engine::Port port_;
-  const uint16_t sm_lid_;
+  const uint16_t first_lid_, sm_lid_;
   std::atomic<bool> owns_port_{false};
   EventRouter router_{sink_, limits_.completion_vectors};
   UarTable uars_{kUarsMax};

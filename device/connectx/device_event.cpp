@@ -17,7 +17,7 @@ using prm::Writer;
 /// What a number in the event of a queue is the number of.
 constexpr uint32_t kOfQp = 0, kOfRq = 1, kOfSq = 2, kOfDct = 6;
 /// Sub-types of a change of the port.
-constexpr uint32_t kPortDown = 1, kPortActive = 4;
+constexpr uint32_t kPortDown = 1, kPortActive = 4, kLid = 6, kPkey = 7, kReregister = 9;
 constexpr uint32_t kPort = 1;
 constexpr uint32_t kOverflow = 1;  ///< syndrome of a completion queue
 
@@ -37,6 +37,13 @@ hw::DeviceEvent begin(Event type, const char* kind, uint32_t number) {
 }
 
 Writer<EventAuto> data_of(hw::DeviceEvent& event) { return Writer<Eqe>(event.entry)[Eqe::event_data]; }
+
+uint32_t sub_type(hw::AsyncEvent change) {
+  if (change == hw::AsyncEvent::kPortActive) return kPortActive;
+  if (change == hw::AsyncEvent::kLidChange) return kLid;
+  if (change == hw::AsyncEvent::kPkeyChange) return kPkey;
+  return change == hw::AsyncEvent::kClientReregister ? kReregister : kPortDown;
+}
 
 }  // namespace
 
@@ -86,17 +93,16 @@ std::optional<Event> event_type(hw::AsyncEvent event) {
       return Event::kLastWqeReached;
     case hw::AsyncEvent::kPortActive:
     case hw::AsyncEvent::kPortError:
+    case hw::AsyncEvent::kLidChange:
+    case hw::AsyncEvent::kPkeyChange:
+    case hw::AsyncEvent::kClientReregister:
       return Event::kPortStateChange;
     case hw::AsyncEvent::kTargetDrained:
       return Event::kDctAllConnectionsClosed;
     case hw::AsyncEvent::kTargetKeyViolation:
       return Event::kDctAccessKeyViolation;
-    // An Ethernet port has no LIDs, partitions and subnet managers that could change; its addresses are the
-    // host's.
-    case hw::AsyncEvent::kLidChange:
-    case hw::AsyncEvent::kPkeyChange:
+    // A port's addresses are the host's, and its manager's LID comes with a request to register again.
     case hw::AsyncEvent::kSmChange:
-    case hw::AsyncEvent::kClientReregister:
     case hw::AsyncEvent::kGidChange:
     case hw::AsyncEvent::kDeviceFatal:
       return std::nullopt;
@@ -107,8 +113,7 @@ std::optional<Event> event_type(hw::AsyncEvent event) {
 std::optional<hw::DeviceEvent> port_event(hw::AsyncEvent what) {
   if (event_type(what) != Event::kPortStateChange) return std::nullopt;
   hw::DeviceEvent event = begin(Event::kPortStateChange, "", 0);
-  Writer<Eqe>(event.entry)
-      .set(Eqe::event_sub_type, what == hw::AsyncEvent::kPortActive ? kPortActive : kPortDown);
+  Writer<Eqe>(event.entry).set(Eqe::event_sub_type, sub_type(what));
   data_of(event)[EventAuto::port_state_change_event].set(prm::PortStateChangeEvent::port_num, kPort);
   return event;
 }

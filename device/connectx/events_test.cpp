@@ -66,6 +66,8 @@ TEST(DeviceEvents, HaveTheirLayouts) {
   EXPECT_EQ(down->entry[3], 1);
   EXPECT_EQ(up->entry[40] >> 4, 1) << "port";
   EXPECT_FALSE(port_event(hw::AsyncEvent::kGidChange));
+  EXPECT_EQ(port_event(hw::AsyncEvent::kLidChange)->entry[3], 6);
+  EXPECT_EQ(port_event(hw::AsyncEvent::kClientReregister)->entry[3], 9);
 }
 
 TEST(EventRings, GiveEntriesAwayByTheirOwnerBits) {

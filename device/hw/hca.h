@@ -432,6 +432,12 @@ public:
     /// What the host has learned of the port or of its addresses, for the host side and for event queues.
     virtual void port_event(AsyncEvent event) = 0;
 
+    /// Its place in the list of devices.
+    virtual uint32_t place() const = 0;
+    /// What somebody has asked for happens to the device or its port, which is as Host::port_setting says now.
+    /// kDeviceFatal: all queue pairs fail, and commands do from now on, but for those that destroy.
+    virtual void raise(AsyncEvent event) = 0;
+
     /// The host side's program has the device for itself: the port is at its command, and down at first if it says so.
     virtual void take_over_port(bool down) = 0;
 

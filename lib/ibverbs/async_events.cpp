@@ -53,6 +53,7 @@ Event make_event(int type, void* owner) {
 
 void Context::on_async(hw::AsyncEvent event, void* owner) {
   const auto type = static_cast<int>(event);
+  if (event == hw::AsyncEvent::kDeviceFatal) failed.store(true, std::memory_order_relaxed);
   if (owner != nullptr && subject_of(type) == Subject::kQp)
     if (XrcReceiver* receiver = static_cast<QueuePair*>(owner)->receiver) {
       const std::lock_guard guard(receiver->lock);
@@ -82,7 +83,7 @@ using namespace verbatim::verbs;
 extern "C" {
 
 int ibv_get_async_event(ibv_context* public_context, ibv_async_event* event) {
-  Context* context = usable(public_context);
+  Context* context = still_there(public_context);
   if (context == nullptr) return -1;
   Event taken;
   if (const int error = context->async_events.take(taken)) {

@@ -68,7 +68,7 @@ int ibv_destroy_comp_channel(ibv_comp_channel* public_channel) {
 }
 
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
-  Context* context = usable(channel->context);
+  Context* context = still_there(channel->context);
   if (context == nullptr) return -1;
   context->hca->poll();
   Event event;

@@ -104,14 +104,21 @@ void unlink(T*& head, T& object) {
 
 }  // namespace
 
-Context* usable(ibv_context* public_context) {
+Context* still_there(ibv_context* public_context) {
   Context* context = Context::of(public_context);
   if (!context->abandoned) return context;
   errno = EIO;
   return nullptr;
 }
 
-int check_usable(ibv_context* context) { return Context::of(context)->abandoned ? EIO : 0; }
+Context* usable(ibv_context* public_context) {
+  Context* context = still_there(public_context);
+  if (context == nullptr || !context->failed.load(std::memory_order_relaxed)) return context;
+  errno = EIO;
+  return nullptr;
+}
+
+int check_usable(ibv_context* context) { return usable(context) != nullptr ? 0 : EIO; }
 
 void add_context(Context& context) {
   static std::once_flag once;

@@ -8,9 +8,12 @@
 
 namespace verbatim::verbs {
 
-/// The context of an object if calls on it can work: nullptr, and errno EIO, in the child of a fork.
+/// The context of an object if calls on it can work: nullptr, and errno EIO, in the child of a fork, and when
+/// the device has failed.
 Context* usable(ibv_context* context);
-/// The same with an errno value: 0 or EIO.
+/// The same also when the device has failed: its events are still told.
+Context* still_there(ibv_context* context);
+/// As usable(), with an errno value: 0 or EIO.
 int check_usable(ibv_context* context);
 
 void add_context(Context& context);

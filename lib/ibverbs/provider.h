@@ -198,6 +198,7 @@ struct Context final : hw::EventSink {
   std::atomic<void*> provider_data{
       nullptr};  ///< the provider's own state of this context; events may come before
   hw::Hca* hca = nullptr;
+  std::atomic<bool> failed{false};  ///< the device has: calls fail with EIO, but those that destroy
   bool abandoned = false;  ///< belongs to the parent of a fork: calls that need its device fail with EIO
   EventQueue async_events;
   std::unique_ptr<DeviceBoard> board;  ///< its own, or that of who opened what was imported; may be absent

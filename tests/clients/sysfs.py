@@ -101,6 +101,23 @@ class Check:
         self.expect('No such file' in self.run('ls', '/sys/class/infiniband_mad'), 'there is no infiniband_mad')
         self.expect(self.run('cat', '/sys/class/net/lo/ifindex') == '1\n', 'other paths are as they were')
 
+    def counters(self):
+        for counter in ('counters/port_xmit_data', 'counters/port_rcv_packets', 'hw_counters/out_of_sequence'):
+            text = self.run('cat', f'{DEVICE}/ports/1/{counter}')
+            self.expect(re.fullmatch(r'\d+\n', text), f'{counter} is a number: {text!r}')
+        text = self.run('grep', '-rc', '.', f'{DEVICE}/ports/1/counters', f'{DEVICE}/ports/1/hw_counters')
+        self.expect(text.count(':1\n') > 40 and 'unavailable' not in text, f'all can be read at once: {text}')
+        if not shutil.which('ib_write_bw'):
+            return
+        script = (f'ib_write_bw -d mlx5_0 -F -p 18599 -n 500 >/dev/null 2>&1 & sleep 0.6; '
+                  f'ib_write_bw -d mlx5_0 -F -p 18599 -n 500 -W counters/port_xmit_data 127.0.0.1; wait; '
+                  f'sleep 0.02; cat {DEVICE}/ports/1/counters/port_xmit_data')
+        text = self.run('bash', '-c', script)
+        told = re.search(r'port_xmit_data=(\d+)', text)
+        words = 500 * 65536 // 4
+        self.expect(told and words < int(told[1]) < words * 1.1, f'perftest sees its traffic: {text}')
+        self.expect(told and int(text.split()[-1]) >= int(told[1]), f'which is still there afterwards: {text}')
+
     def root(self):
         return re.search(r':(/.*)', self.run('sh', '-c', 'echo "$VERBATIM_SYSFS"'))[1]
 
@@ -137,7 +154,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', required=True)
     check = Check(os.path.abspath(parser.parse_args().build))
-    for part in (check.contents, check.subnet, check.ways_of_looking, check.ucx, check.killed):
+    for part in (check.contents, check.subnet, check.ways_of_looking, check.counters, check.ucx, check.killed):
         part()
     sys.exit(1 if check.wrong else 0)
 

@@ -6,6 +6,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "tools/redirect/next.h"
 #include "tools/redirect/paths.h"
 
@@ -15,6 +17,7 @@
 using verbatim::redirect::concerns;
 using verbatim::redirect::Filter;
 using verbatim::redirect::g_next;
+using verbatim::redirect::is_served;
 using verbatim::redirect::Order;
 using verbatim::redirect::Target;
 
@@ -33,13 +36,17 @@ inline auto redirected(const char* path, Call call) {
   return __builtin_expect(concerns(path), 0) ? elsewhere(path, call) : call(path);
 }
 
-int open_with(const char* path, int flags, unsigned mode) {
-  return redirected(path, [=](const char* real) { return g_next.open(real, flags, mode); });
-}
-
+// Whoever opens a counter waits for it to be written (agent/counter_service.h); below /sys nobody has to ask
+// for that.
 int openat_with(int folder, const char* path, int flags, unsigned mode) {
+  const int file =
+      redirected(path, [=](const char* real) { return g_next.openat(folder, real, flags, mode); });
+  if (file >= 0 || errno != EAGAIN || (flags & O_NONBLOCK) == 0 || !is_served(folder, path)) return file;
+  flags &= ~O_NONBLOCK;
   return redirected(path, [=](const char* real) { return g_next.openat(folder, real, flags, mode); });
 }
+
+int open_with(const char* path, int flags, unsigned mode) { return openat_with(AT_FDCWD, path, flags, mode); }
 
 bool makes_a_file(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 

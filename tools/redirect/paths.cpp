@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -77,6 +78,18 @@ bool concerns(const char* path) {
       !begins_with(path, "/sys/devices/pci5642:00", 23) && !begins_with(path, "/dev/infiniband", 15))
     return false;
   return place().length != 0;
+}
+
+bool is_served(int folder, const char* path) {
+  if (concerns(path)) return true;
+  const Place& now = place();
+  char link[32] = "/proc/self/cwd", text[kPathMax];
+  if (now.length == 0 || path == nullptr) return false;
+  if (path[0] == '/') return begins_with(path, now.root, now.length);
+  if (folder != AT_FDCWD) std::snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+  const long length = syscall(SYS_readlinkat, AT_FDCWD, link, text, sizeof text);
+  return length > static_cast<long>(now.length) && std::memcmp(text, now.root, now.length) == 0 &&
+         text[now.length] == '/';
 }
 
 Target::Target(const char* path) {

@@ -16,6 +16,9 @@ inline constexpr size_t kPathMax = 512;
 /// /dev/infiniband, and what is below them, when there is a tree. `path` may be a null pointer.
 bool concerns(const char* path);
 
+/// Whether a path, as openat() takes it, is in the tree, also when it got there by way of a folder.
+bool is_served(int folder, const char* path);
+
 /// Where such a path really is.
 class Target {
  public:

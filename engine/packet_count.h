@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+namespace verbatim::engine {
+
+/// Packets of one direction.
+struct PacketCount {
+  uint64_t bytes = 0, packets = 0;
+};
+
+/// A message of a connection, and the answer to it; without one where nothing answers.
+struct Exchange {
+  PacketCount request, answer;
+};
+
+}  // namespace verbatim::engine
