@@ -60,6 +60,7 @@ struct QueuePairSpec {
   uint32_t guest_of = 0;  ///< of a receiver that is another process's (xrc_guests.h): who sends to it
   uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
   bool deaf_to_itself = false;       ///< multicast that it sends does not come back to it
+  bool sends_by_itself = false;      ///< `send` is filled by the device, in answer to what comes
 };
 
 class Engine final : public wire::Receiver {

@@ -229,6 +229,15 @@ void QueuePair::enter_error(QpState target) {
   engine_.schedule(*this);
 }
 
+// In the same process a request is answered while its sender is still in the call: it is to know that the request
+// has arrived before it hears what came of it.
+void QueuePair::let_peer_finish() {
+  AccessScope scope;
+  QueuePair* peer = engine_.find(published_.remote_qpn.load(std::memory_order_relaxed));
+  if (!peer || peer == this) return;
+  const std::lock_guard<SpinLock> pass(peer->requester_.lock());
+}
+
 void QueuePair::run_ready() {
   if (migration_wish_.load(std::memory_order_relaxed) != kNoWish) [[unlikely]]
     settle_migration();
@@ -248,6 +257,8 @@ void QueuePair::run_ready() {
   }
   const uint32_t room = engine_.room_epoch();
   if (!send_owed()) engine_.wait_for_room(*this, room);
+  if (spec_.sends_by_itself) [[unlikely]]
+    let_peer_finish();
   if (now != QpState::kError && now != QpState::kSqe && spec_.send) requester_.run();
 }
 

@@ -108,6 +108,7 @@ class QueuePair {
   void publish(QpState to);
   void aim();
   void expect_peer();
+  void let_peer_finish();
   std::string check_migration(const QpAttributes& attributes, uint32_t mask) const;
   bool apply_migration(uint8_t wanted);
   void take_other_path();
