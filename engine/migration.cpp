@@ -54,8 +54,11 @@ void QueuePair::take_other_path() {
 }
 
 void QueuePair::note_peer_path(const wire::Segment& segment) {
-  const bool on_other = segment.has_grh && segment.source_gid == attributes_.alternate_path.dgid &&
-                        attributes_.alternate_path.dgid != attributes_.path.dgid;
+  const Gid& here = attributes_.path.dgid;
+  const Gid& there = attributes_.alternate_path.dgid;
+  // Packets may be anybody's.
+  if (segment.has_grh && segment.source_gid != here && segment.source_gid != there) return;
+  const bool on_other = segment.has_grh && segment.source_gid != here;
   Wish wish = kNoWish;
   if (segment.has(wire::kMayMigrate))
     wish = attributes_.path_mig_state == kRearm ? kArm : kNoWish;
