@@ -61,6 +61,7 @@ struct QueuePairSpec {
   uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
   bool deaf_to_itself = false;       ///< multicast that it sends does not come back to it
   FrameWishes frame_wishes;          ///< of a receiver of frames
+  bool sends_by_itself = false;      ///< `send` is filled by the device, in answer to what comes
 };
 
 class Engine final : public wire::Receiver {

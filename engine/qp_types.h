@@ -28,6 +28,13 @@ inline bool is_reliable(QpType type) {
 /// Values are those of IBV_QPS_*.
 enum class QpState : uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
 
+/// Which path a connection takes (IBA 17.2.8); values are those of IBV_MIG_*.
+enum Migration : uint8_t {
+  kMigrated,  ///< its path, which is the only one or the one that it has gone over to
+  kRearm,     ///< the program has named an alternate path; the peer may not have
+  kArmed,     ///< both ends have one: either may go over to it
+};
+
 /// Most reads and atomics outstanding in one direction of a connection.
 inline constexpr uint8_t kReadsMax = 16;
 

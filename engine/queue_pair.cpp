@@ -83,6 +83,7 @@ Outcome QueuePair::check(const QpAttributes& a, uint32_t mask, QpState& from, Qp
     return Error{EINVAL, "the target state is not one that can be asked for"};
   if (std::string why = check_transition(spec_.type, from, to, mask); !why.empty()) return Error{EINVAL, why};
   if (std::string why = check_attributes(a, mask); !why.empty()) return Error{EINVAL, why};
+  if (std::string why = check_migration(a, mask); !why.empty()) return Error{EINVAL, why};
   if ((mask & kQpPkeyIndex) && a.pkey_index != 0)
     return Error{EINVAL, "the P_Key table has nothing but entry 0"};
   if (mask & kQpAv)
@@ -108,7 +109,6 @@ void QueuePair::apply(const QpAttributes& a, uint32_t mask) {
   if (mask & kQpMaxDestRdAtomic) mine.max_dest_rd_atomic = a.max_dest_rd_atomic;
   if (mask & kQpMinRnrTimer) mine.min_rnr_timer = a.min_rnr_timer;
   if (mask & kQpDestQpn) mine.dest_qpn = a.dest_qpn;
-  if (mask & kQpPathMigState) mine.path_mig_state = a.path_mig_state;
   if (mask & kQpRateLimit) mine.rate_limit = a.rate_limit;
   if (mask & kQpEnSqdAsyncNotify) mine.en_sqd_async_notify = a.en_sqd_async_notify;
   if (mask & kQpAltPath) {
@@ -129,7 +129,7 @@ void QueuePair::expect_peer() {
 Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
   std::lock_guard<std::mutex> one_at_a_time(modify_lock_);
   QpState from, to;
-  bool run = false;
+  bool run = false, moved = false;
   {
     std::lock_guard<SpinLock> hold_requester(requester_.lock());
     std::lock_guard<SpinLock> hold_responder(responder_.lock());
@@ -144,6 +144,7 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
       published_.generation.fetch_add(1, std::memory_order_relaxed);
     }
     if (mask & (kQpDestQpn | kQpAv)) aim();
+    if (mask & kQpPathMigState) moved = apply_migration(a.path_mig_state);
     if (mask & kQpRqPsn) responder_.connect(attributes_.rq_psn);
     if (mask & kQpSqPsn) requester_.connect(attributes_.sq_psn);
     state_.store(to, std::memory_order_release);
@@ -159,8 +160,8 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
   // reported.
   if ((to == QpState::kError || to == QpState::kReset) && from != to && from != QpState::kInit)
     engine_.fabric().wait_for_peers();
-  if (to == QpState::kRtr && from != to) expect_peer();
-  if (run) ring();
+  if ((to == QpState::kRtr && from != to) || moved) expect_peer();
+  if (run || moved) ring();
   // What was posted is flushed also when nobody polls: a program may sleep on a completion channel.
   if (to == QpState::kError && from != to) engine_.schedule(*this);
   return Done{};
@@ -236,7 +237,18 @@ void QueuePair::enter_error(QpState target) {
   engine_.schedule(*this);
 }
 
+// In the same process a request is answered while its sender is still in the call: it is to know that the request
+// has arrived before it hears what came of it.
+void QueuePair::let_peer_finish() {
+  AccessScope scope;
+  QueuePair* peer = engine_.find(published_.remote_qpn.load(std::memory_order_relaxed));
+  if (!peer || peer == this) return;
+  const std::lock_guard<SpinLock> pass(peer->requester_.lock());
+}
+
 void QueuePair::run_ready() {
+  if (migration_wish_.load(std::memory_order_relaxed) != kNoWish) [[unlikely]]
+    settle_migration();
   const QpState now = state();
   // Asked again under each lock: the program may be resetting the queue pair.
   if (now == QpState::kError || now == QpState::kSqe) {
@@ -253,6 +265,8 @@ void QueuePair::run_ready() {
   }
   const uint32_t room = engine_.room_epoch();
   if (!send_owed()) engine_.wait_for_room(*this, room);
+  if (spec_.sends_by_itself) [[unlikely]]
+    let_peer_finish();
   if (now != QpState::kError && now != QpState::kSqe && spec_.send) requester_.run();
 }
 

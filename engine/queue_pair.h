@@ -94,6 +94,12 @@ class QueuePair final : public FrameTarget {
   /// Enters ERR (or SQE) and arranges for both queues to be flushed; each side's flush happens under its own
   /// lock.
   void enter_error(QpState target = QpState::kError);
+  // Path migration (migration.cpp).
+  bool has_alternate() const { return attributes_.path_mig_state != kMigrated; }
+  /// What the peer's segments say of its path. With either lock held; has_alternate().
+  void note_peer_path(const wire::Segment& segment);
+  /// The path fails. True: the other one will be taken. With the requester's lock.
+  bool leave_path();
   /// Continues whatever waits: called from the engine's ready list.
   void run_ready();
   /// SQD was asked for and the send queue has come to rest.
@@ -111,6 +117,11 @@ class QueuePair final : public FrameTarget {
   void publish(QpState to);
   void aim();
   void expect_peer();
+  void let_peer_finish();
+  std::string check_migration(const QpAttributes& attributes, uint32_t mask) const;
+  bool apply_migration(uint8_t wanted);
+  void take_other_path();
+  void settle_migration();
 
   Engine& engine_;
   const QueuePairSpec spec_;
@@ -124,7 +135,10 @@ class QueuePair final : public FrameTarget {
   std::mutex modify_lock_;
   std::atomic<bool> drains_on_key_errors_{false};
   std::atomic<uint32_t> told_of_{0};
-  bool drained_by_itself_ = false;  ///< and has not told yet; guarded by the requester's lock
+  enum Wish : uint8_t { kNoWish, kArm, kMigrate, kRefusePeer };
+  std::atomic<uint8_t> migration_wish_{kNoWish};  ///< for when both locks can be had
+  bool peer_refused_ = false;                     ///< and was told, since the path was armed last
+  bool drained_by_itself_ = false;                ///< and has not told yet; guarded by the requester's lock
   Requester requester_;
   Responder responder_;
   const std::unique_ptr<DcTarget> target_;

@@ -350,6 +350,8 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
     segment.flags |= wire::kImmediate;
   if (last && work.opcode == Opcode::kSendInvalidate) segment.flags |= wire::kInvalidate;
   if (message.placed) segment.flags |= wire::kPlaced;
+  if (qp_.has_alternate()) [[unlikely]]
+    segment.flags |= wire::kMayMigrate;
   segment.service_level = qp_.attributes().path.service_level;
   segment.dest_qpn = peer_.place.qpn;
   segment.src_qpn = qp_.number();

@@ -73,6 +73,8 @@ class Requester final : private KeyErrors {
   // With the lock held:
   /// Whom the attributes name.
   void aim(const Place& peer) { peer_.place = peer; }
+  /// The attributes name another path: what the peer may lack goes there.
+  void change_way();
   /// New attributes are in force; a connection begins with `first_psn`.
   void connect(uint32_t first_psn);
   void reset();

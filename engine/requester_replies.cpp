@@ -37,6 +37,8 @@ void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payl
   std::lock_guard<SpinLock> hold(lock_);
   const QpState state = qp_.state();
   if ((state != QpState::kRts && state != QpState::kSqd) || !reliable_) return;
+  if (qp_.has_alternate() && (is_wire_ || segment.src_qpn == peer_.place.qpn)) [[unlikely]]
+    qp_.note_peer_path(segment);
   if (is_wire_) [[unlikely]] {
     // Packets do not name the queue pair that they come from: their host has to be the peer's.
     if (!from.is_wire() || segment.source_gid != peer_.place.gid) return;
@@ -327,7 +329,20 @@ void Requester::note_lost() {
   watch(retry_at_ns_);
 }
 
+void Requester::change_way() {
+  channel_ = nullptr;
+  peer_verified_ = unheard_ = false;
+  lost_tries_ = 0;
+  retry_at_ns_ = flight_.silent_at_ns = 0;
+  stalled_ = true;
+  if (is_wire_)
+    go_back_to_oldest();
+  else if (window_count_ > 0)
+    rewind(oldest().first_psn);
+}
+
 void Requester::give_up() {
+  if (qp_.has_alternate() && qp_.leave_path()) return;
   const std::string obstacle =
       channel_ && !is_wire_ ? "" : way_obstacle(engine_.fabric(), *qp_.spec().port, peer_.place);
   const std::string silence =

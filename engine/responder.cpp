@@ -87,6 +87,8 @@ Segment Responder::reply_to(uint32_t psn, uint8_t syndrome) const {
   reply.path_mtu = qp_.attributes().path_mtu;
   reply.syndrome = syndrome;
   reply.msn = msn_;
+  if (qp_.has_alternate()) [[unlikely]]
+    reply.flags |= wire::kMayMigrate;
   if (dynamic_) {
     reply.access_key = 0;
     reply.connection = connection_;
@@ -115,6 +117,8 @@ bool Responder::on_request(wire::Channel& from, const Segment& segment, wire::Pa
   // A refusal that is still owed answers this one as well: it must be the first thing that the peer hears.
   if (!receives && ack_due_ && (due_syndrome_ & 0x60) != 0) return false;
   if (!receives || segment.src_qpn != peer_qpn_) return Engine::answer_nobody(from, segment, answer);
+  if (qp_.has_alternate()) [[unlikely]]
+    qp_.note_peer_path(segment);
   reply_channel_ = &from;
   if (xrc_) synchronous_ = answer != nullptr;
   const Verdict verdict = accept(segment, payload);

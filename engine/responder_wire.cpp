@@ -36,6 +36,8 @@ bool is_atomic(Operation operation) {
 // With the lock held, in a state that receives. The result says whether something is owed.
 bool Responder::on_packet(wire::Channel& from, const Segment& segment, wire::Payload& payload) {
   if (!from.is_wire() || peer_qpn_ == kNobody) return false;
+  if (qp_.has_alternate() && !dynamic_) [[unlikely]]
+    qp_.note_peer_path(segment);
   if (dynamic_)
     note_way_back(from, segment);
   else if (segment.source_gid != qp_.attributes().path.dgid || !find_way_back(from))

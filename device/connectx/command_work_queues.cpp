@@ -104,10 +104,14 @@ Expected<uint32_t> CommandQueues::create_rmp(uint16_t uid, const prm::RmpContext
   spec.doorbell = reinterpret_cast<uint32_t*>(record->base());
   spec.cyclic = context.cyclic;
   spec.bare = context.bare;
+  spec.tags = context.tags;
+  spec.user_index = context.user_index;
+  if (context.tags != 0 && (spec.cq = visible(numbers_.cqs, uid, context.cqn)) == nullptr)
+    return nobodys("completion queue", context.cqn);
   const Expected<SrqObject*> made = hca_.create_srq_for(uid, spec);
   if (!made) return made.error();
   SrqObject* srq = *made;
-  srq->kind = "RMP";
+  srq->kind = context.tags != 0 ? "XRQ" : "RMP";
   ring->keep();
   record->keep();
   rmps_[srq->number] = context;

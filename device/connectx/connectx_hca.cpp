@@ -50,6 +50,7 @@ void receive_tagged(QpObject& qp, TagList& tags, engine::QueuePairSpec& wanted) 
   wanted.sink = qp.tagged.get();
   if (offloads) {
     wanted.send = &qp.tagged->reads();
+    wanted.sends_by_itself = true;
     wanted.send_entries = RendezvousQueue::kOutstandingMax;
   } else {
     qp.send.set_tags(&tags);

@@ -29,12 +29,13 @@
 
 namespace verbatim::simulation {
 
-class Script final : public wire::Fabric,
-                     public wire::WireChannel,
-                     public engine::Host,
-                     public engine::SendQueue,
-                     public engine::ReceiveQueue,
-                     public engine::ReceiveSink {
+class Script : public wire::Fabric,
+               public wire::WireChannel,
+               public engine::Host,
+               public engine::SendQueue,
+               public engine::ReceiveQueue,
+               public engine::ReceiveSink,
+               public engine::QueuePairEvents {
  public:
   static constexpr uint32_t kFirstPsn = 0xfffffe;
   static constexpr uint32_t kMtu = 256;
@@ -59,6 +60,7 @@ class Script final : public wire::Fabric,
     spec.send = this;
     spec.receive = this;
     spec.sink = this;
+    spec.events = this;
     spec.send_entries = 16;
     spec.access_key = kAccessKey;
     spec.errored_streams_max = 2;
@@ -174,7 +176,7 @@ class Script final : public wire::Fabric,
     sent_.pop_front();
     EXPECT_EQ(static_cast<int>(operation), static_cast<int>(s.operation));
     EXPECT_EQ(wire::psn_add(kFirstPsn, n), s.psn);
-    EXPECT_EQ(address_of(1), s.dest_gid);
+    EXPECT_EQ(towards, s.dest_gid);
     EXPECT_EQ(kPeerQpn, s.dest_qpn);
     return s;
   }
@@ -209,11 +211,13 @@ class Script final : public wire::Fabric,
   engine::QpAttributes attributes;
   std::function<void()> on_receive;  ///< when the program can know of a message
   uint32_t shared_queue = 0;         ///< of an XRC receiver
+  Gid towards = address_of(1);       ///< where packets are expected to go
+  std::vector<engine::AsyncEvent> events;
   void modify(uint32_t mask) { ASSERT_TRUE(static_cast<bool>(qp_->modify(attributes, mask))); }
 
   // wire::Fabric
   wire::Channel* channel(const Gid& dest, uint32_t) override {
-    return dest == address_of(1) ? this : nullptr;
+    return dest == address_of(1) || dest == towards ? this : nullptr;
   }
   wire::Channel* neighbor(uint32_t) override { return nullptr; }
   std::string obstacle(const Gid&, uint32_t) override { return ""; }
@@ -244,6 +248,7 @@ class Script final : public wire::Fabric,
   Outcome leave(const Gid&) override { return Done{}; }
   Expected<uint32_t> qpn_slot(uint32_t) override { return 5u; }
   void wake_engine_thread() override {}
+  void on_event(engine::AsyncEvent event) override { events.push_back(event); }
   // queues
   Fetch fetch(uint32_t index, engine::SendWork& w, uint32_t& next, const char*&) override {
     if (index >= sends_.size()) return Fetch::kNone;

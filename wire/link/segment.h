@@ -72,6 +72,7 @@ enum SegmentFlag : uint16_t {
   kAddressed = 1 << 12,  ///< its GIDs and the rest of its address are set, for who captures packets
   kRelayed = 1 << 13,    ///< transport kXrc: passed on to the process of the shared receive queue
   kRepeated = 1 << 14,   ///< a further copy of what goes to a group: who captures packets has seen it
+  kMayMigrate = 1 << 15,  ///< BTH.MigReq is 0: its sender has an alternate path, and has not gone over to it
 };
 
 /// AETH syndromes (IBA table 45), and two that only a same-host link knows.

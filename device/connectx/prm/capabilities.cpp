@@ -58,6 +58,12 @@ void sizes(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_max_atomic_size_qp, kLogAtomicMax);
 }
 
+void tag_matching(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
+  cap.set(CmdHcaCap::tag_matching, true);
+  cap.set(CmdHcaCap::log_tag_matching_list_sz, log2_floor(limits.max_tags + 1));
+  cap.set(CmdHcaCap::log_max_xrq, log2_floor(limits.max_srq));
+}
+
 void dynamic_connections(const hw::Limits& limits, Writer<CmdHcaCap> cap) {
   constexpr uint32_t kLogConnectionsMax = 12;
   cap.set(CmdHcaCap::dct, true);
@@ -161,6 +167,7 @@ void general(const DeviceFacts& facts, Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::cq_moderation, true);
   cap.set(CmdHcaCap::cqe_version, kCqeVersion);
   dynamic_connections(facts.limits, cap);
+  if (facts.limits.max_tags != 0) tag_matching(facts.limits, cap);
   memory_keys(cap);
   // Groups of their own.
   cap.set(CmdHcaCap::atomic, true);

@@ -277,5 +277,47 @@ TEST_F(QueueCommands, SharedReceiveQueuesAreChainsOrCycles) {
   EXPECT_EQ(output<QuerySrq>()[QuerySrqOut::srq_context_entry][Srqc::lwm], 12u);
 }
 
+TEST_F(QueueCommands, SharedReceiveQueuesMayHaveTags) {
+  unit.limits_.max_tags = 1023;
+  const auto command = input<CreateXrq>();
+  const auto context = command[CreateXrqIn::xrq_context];
+  const auto tags = context[Xrqc::tag_matching_topology_context];
+  const auto queue = context[Xrqc::wq];
+  context.set(Xrqc::topology, XrqTopology::kTagMatching);
+  context.set(Xrqc::cqn, 0x51);
+  context.set(Xrqc::user_index, 0x77);
+  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 4);
+  queue.set(Wq::pd, 0x41);
+  queue.set(Wq::log_wq_sz, 5);
+  queue.set(Wq::log_wq_stride, 6);
+  ASSERT_EQ(run<CreateXrq>(), Status::kOk);
+  const RmpContext made = unit.rmp_.context;
+  EXPECT_EQ(made.tags, 15u) << "one entry is always free";
+  EXPECT_EQ(made.cqn, 0x51u);
+  EXPECT_EQ(made.user_index, 0x77u);
+  EXPECT_EQ(made.entries, 32u);
+  const uint32_t xrqn = output<CreateXrq>()[CreateXrqOut::xrqn];
+  input<QueryXrq>().set(QueryXrqIn::xrqn, xrqn);
+  ASSERT_EQ(run<QueryXrq>(), Status::kOk);
+  const auto shown = output<QueryXrq>()[QueryXrqOut::xrq_context];
+  EXPECT_EQ(shown[Xrqc::cqn], 0x51u);
+  EXPECT_EQ(shown[Xrqc::tag_matching_topology_context][TagMatchingTopologyContext::log_matching_list_sz], 4u);
+  EXPECT_EQ(shown[Xrqc::wq][Wq::log_wq_sz], 5u);
+  input<ArmXrq>().set(ArmXrqIn::xrqn, xrqn);
+  input<ArmXrq>().set(ArmXrqIn::lwm, 9);
+  ASSERT_EQ(run<ArmXrq>(), Status::kOk);
+  EXPECT_EQ(unit.rmp_.context.limit, 9u);
+  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 0);
+  EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
+  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 15);
+  EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
+  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 4);
+  queue.set(Wq::wq_type, WqType::kCyclic);
+  EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
+  queue.set(Wq::wq_type, WqType::kLinkedList);
+  context.set(Xrqc::topology, 0);
+  EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
+}
+
 }  // namespace
 }  // namespace verbatim::prm

@@ -77,7 +77,7 @@ struct DctFacts {
   uint32_t key_violations = 0;
 };
 
-/// A shared receive queue (RMP).
+/// A shared receive queue: an RMP, or with a tag list an XRQ.
 struct RmpContext {
   uint32_t pd = 0;
   Place ring, doorbell;
@@ -85,6 +85,8 @@ struct RmpContext {
   bool cyclic = false;  ///< entries are taken in order; else each names the next
   bool bare = false;    ///< cyclic entries begin with their scatter list, not with a link
   uint32_t limit = 0;   ///< event when fewer entries are left; 0: none
+  uint32_t tags = 0;    ///< entries of its tag list; 0: it has none, and completions are its queue pairs'
+  uint32_t cqn = 0, user_index = 0;
 };
 struct RmpFacts {
   RmpContext context;

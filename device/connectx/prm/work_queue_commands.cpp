@@ -86,9 +86,8 @@ Result destroy_qp(Command<DestroyQp>& c) {
   return result_of(c.unit.destroy_qp(c.uid, c.in[DestroyQpIn::qpn]));
 }
 
-Result create_rmp(Command<CreateRmp>& c) {
-  const auto context = c.in[CreateRmpIn::ctx];
-  const auto queue = context[Rmpc::wq];
+/// The queue of a shared receive queue's context.
+Result read_queue(View<Wq> queue, RmpContext& wanted) {
   const auto type = queue.as<WqType>(Wq::wq_type);
   if (type != WqType::kLinkedList && type != WqType::kCyclic)
     return refuse(Status::kBadParamErr, "striding shared receive queues are not offered");
@@ -100,29 +99,17 @@ Result create_rmp(Command<CreateRmp>& c) {
                                             std::to_string(kLogSharedReceiveMax) +
                                             " entries of 2^4 to 2^12 bytes, not 2^" +
                                             std::to_string(log_size) + " of 2^" + std::to_string(log_stride));
-  RmpContext wanted;
   wanted.pd = queue[Wq::pd];
   wanted.ring = {queue[Wq::wq_umem_id], queue[Wq::wq_umem_offset]};
   wanted.doorbell = {queue[Wq::dbr_umem_id], queue[Wq::dbr_addr]};
   wanted.entries = 1u << log_size;
   wanted.stride = 1u << log_stride;
   wanted.cyclic = type == WqType::kCyclic;
-  wanted.bare = wanted.cyclic && context[Rmpc::basic_cyclic_rcv_wqe];
   wanted.limit = queue[Wq::lwm];
-  const Expected<uint32_t> rmpn = c.unit.create_rmp(c.uid, wanted);
-  if (!rmpn) return refuse(rmpn.error());
-  c.out.set(CreateRmpOut::rmpn, *rmpn);
   return {};
 }
 
-Result query_rmp(Command<QueryRmp>& c) {
-  const Expected<RmpFacts> facts = c.unit.query_rmp(c.uid, c.in[QueryRmpIn::rmpn]);
-  if (!facts) return refuse(facts.error());
-  const RmpContext& is = facts->context;
-  const auto context = c.out[QueryRmpOut::rmp_context];
-  context.set(Rmpc::state, facts->failed ? RmpState::kErr : RmpState::kRdy);
-  context.set(Rmpc::basic_cyclic_rcv_wqe, is.bare);
-  const auto queue = context[Rmpc::wq];
+void show_queue(const RmpContext& is, Writer<Wq> queue) {
   queue.set(Wq::wq_type, is.cyclic ? WqType::kCyclic : WqType::kLinkedList);
   queue.set(Wq::pd, is.pd);
   queue.set(Wq::lwm, is.limit);
@@ -134,7 +121,85 @@ Result query_rmp(Command<QueryRmp>& c) {
   queue.set(Wq::dbr_umem_valid, is.doorbell.umem != 0);
   queue.set(Wq::dbr_umem_id, is.doorbell.umem);
   queue.set(Wq::dbr_addr, is.doorbell.offset);
+}
+
+Result create_rmp(Command<CreateRmp>& c) {
+  const auto context = c.in[CreateRmpIn::ctx];
+  RmpContext wanted;
+  if (Result read = read_queue(context[Rmpc::wq], wanted); read.status != Status::kOk) return read;
+  wanted.bare = wanted.cyclic && context[Rmpc::basic_cyclic_rcv_wqe];
+  const Expected<uint32_t> rmpn = c.unit.create_rmp(c.uid, wanted);
+  if (!rmpn) return refuse(rmpn.error());
+  c.out.set(CreateRmpOut::rmpn, *rmpn);
   return {};
+}
+
+Result query_rmp(Command<QueryRmp>& c) {
+  const Expected<RmpFacts> facts = c.unit.query_rmp(c.uid, c.in[QueryRmpIn::rmpn]);
+  if (!facts) return refuse(facts.error());
+  const auto context = c.out[QueryRmpOut::rmp_context];
+  context.set(Rmpc::state, facts->failed ? RmpState::kErr : RmpState::kRdy);
+  context.set(Rmpc::basic_cyclic_rcv_wqe, facts->context.bare);
+  show_queue(facts->context, context[Rmpc::wq]);
+  return {};
+}
+
+/// A shared receive queue with a tag list.
+Result create_xrq(Command<CreateXrq>& c) {
+  const auto context = c.in[CreateXrqIn::xrq_context];
+  if (context.as<XrqTopology>(Xrqc::topology) != XrqTopology::kTagMatching)
+    return refuse(Status::kBadParamErr,
+                  "of these shared receive queues only those that match tags are offered");
+  if (context[Xrqc::rlkey]) return refuse(Status::kBadParamErr, "the reserved key is not for users");
+  RmpContext wanted;
+  if (Result read = read_queue(context[Xrqc::wq], wanted); read.status != Status::kOk) return read;
+  if (wanted.cyclic)
+    return refuse(Status::kBadParamErr, "entries of a queue that matches tags name the next");
+  const auto tags = context[Xrqc::tag_matching_topology_context];
+  wanted.tags = (1u << tags[TagMatchingTopologyContext::log_matching_list_sz]) - 1;
+  if (wanted.tags == 0 || wanted.tags > c.unit.limits().max_tags)
+    return refuse(Status::kBadParamErr,
+                  "a tag list has 2 to " + std::to_string(c.unit.limits().max_tags + 1) + " entries");
+  wanted.cqn = context[Xrqc::cqn];
+  wanted.user_index = context[Xrqc::user_index];
+  const Expected<uint32_t> xrqn = c.unit.create_rmp(c.uid, wanted);
+  if (!xrqn) return refuse(xrqn.error());
+  c.out.set(CreateXrqOut::xrqn, *xrqn);
+  return {};
+}
+
+/// Facts of a queue with a tag list.
+Expected<RmpFacts> find_xrq(CommandUnit& unit, uint16_t uid, uint32_t xrqn) {
+  Expected<RmpFacts> facts = unit.query_rmp(uid, xrqn);
+  if (facts && facts->context.tags == 0)
+    return Error{ENOENT, "the shared receive queue of number " + std::to_string(xrqn) + " has no tag list"};
+  return facts;
+}
+
+Result query_xrq(Command<QueryXrq>& c) {
+  const Expected<RmpFacts> facts = find_xrq(c.unit, c.uid, c.in[QueryXrqIn::xrqn]);
+  if (!facts) return refuse(facts.error());
+  const RmpContext& is = facts->context;
+  const auto context = c.out[QueryXrqOut::xrq_context];
+  context.set(Xrqc::topology, XrqTopology::kTagMatching);
+  context.set(Xrqc::offload, XrqOffload::kRndv);
+  context.set(Xrqc::cqn, is.cqn);
+  context.set(Xrqc::user_index, is.user_index);
+  context[Xrqc::tag_matching_topology_context].set(TagMatchingTopologyContext::log_matching_list_sz,
+                                                   log2_of(is.tags + 1));
+  show_queue(is, context[Xrqc::wq]);
+  return {};
+}
+
+Result arm_xrq(Command<ArmXrq>& c) {
+  const Expected<RmpFacts> facts = find_xrq(c.unit, c.uid, c.in[ArmXrqIn::xrqn]);
+  return facts ? result_of(c.unit.arm_rmp(c.uid, c.in[ArmXrqIn::xrqn], c.in[ArmXrqIn::lwm]))
+               : refuse(facts.error());
+}
+
+Result destroy_xrq(Command<DestroyXrq>& c) {
+  const Expected<RmpFacts> facts = find_xrq(c.unit, c.uid, c.in[DestroyXrqIn::xrqn]);
+  return facts ? result_of(c.unit.destroy_rmp(c.uid, c.in[DestroyXrqIn::xrqn])) : refuse(facts.error());
 }
 
 Result modify_rmp(Command<ModifyRmp>& c) {
@@ -178,6 +243,7 @@ std::span<const Entry> work_queue_commands() {
   static constexpr Entry kEntries[] = {
       entry<create_qp>(),  entry<destroy_qp>(),  entry<create_rmp>(), entry<query_rmp>(),
       entry<modify_rmp>(), entry<destroy_rmp>(), entry<query_srq>(),  entry<arm_rq>(),
+      entry<create_xrq>(), entry<query_xrq>(),   entry<arm_xrq>(),    entry<destroy_xrq>(),
   };
   return kEntries;
 }

@@ -119,7 +119,7 @@ const char* PacketsOf::find_obstacle() const {
 void PacketsOf::fill() {
   const Segment& s = segment_;
   roce::Bth& bth = headers_.bth;
-  bth.migrated = true;  // there are no alternate paths
+  bth.migrated = !s.has(kMayMigrate);
   bth.pkey = s.pkey;
   bth.destination = s.dest_qpn;
   if (s.operation == Operation::kCongestion) bth.becn = true;
@@ -245,6 +245,7 @@ uint16_t flags_of(const roce::Headers& headers) {
   if (info.place == roce::Place::kFirst || info.place == roce::Place::kOnly) flags |= kFirst;
   if (info.place == roce::Place::kLast || info.place == roce::Place::kOnly) flags |= kLast;
   if (headers.bth.solicited) flags |= kSolicited;
+  if (!headers.bth.migrated) flags |= kMayMigrate;
   if (headers.bth.ack_request) flags |= kAckRequest;
   if (headers.has(roce::kImmDt)) flags |= kImmediate;
   if (headers.has(roce::kIeth)) flags |= kInvalidate;
