@@ -42,6 +42,7 @@ void OperationCounters::count_sent(const engine::SendCompletion& done) {
     case Opcode::kSend:
     case Opcode::kSendImmediate:
     case Opcode::kSendInvalidate:
+    case Opcode::kSegmentedSend:
       return count(hw::kCountSends, succeeded, done.bytes);
     case Opcode::kWrite:
     case Opcode::kWriteImmediate:
