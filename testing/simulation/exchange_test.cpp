@@ -360,6 +360,17 @@ TEST(WireResponder, AcknowledgesBeforeTheProgramAnswers) {
   s.expect(Operation::kSend, 0);
 }
 
+TEST(WireResponder, OwesAnAcknowledgementBeforeTheProgramCanKnow) {
+  Script s(QpType::kRc);
+  s.post_receive(100);
+  bool owed = false;
+  s.on_receive = [&] { owed = s.qp().responder().may_owe(); };
+  s.rx(s.packet(Operation::kSend, 0, Script::kOnly | wire::kAckRequest), 64);
+  EXPECT_TRUE(owed) << "a thread that answers at once would be first";
+  s.expect_ack(0);
+  EXPECT_FALSE(s.qp().responder().may_owe());
+}
+
 TEST(AnswerHabit, ThreeAnswersInARowMakeOne) {
   engine::AnswerHabit habit;
   for (uint32_t look = 1; look <= 3; look++) {

@@ -16,6 +16,7 @@
 
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -206,7 +207,8 @@ class Script final : public wire::Fabric,
   uint8_t* memory() { return memory_.data(); }
   engine::QueuePair& qp() { return *qp_; }
   engine::QpAttributes attributes;
-  uint32_t shared_queue = 0;  ///< of an XRC receiver
+  std::function<void()> on_receive;  ///< when the program can know of a message
+  uint32_t shared_queue = 0;         ///< of an XRC receiver
   void modify(uint32_t mask) { ASSERT_TRUE(static_cast<bool>(qp_->modify(attributes, mask))); }
 
   // wire::Fabric
@@ -256,7 +258,10 @@ class Script final : public wire::Fabric,
     receives_.pop_front();
     return Take::kWork;
   }
-  void complete(const engine::ReceiveCompletion& done) override { receive_completions_.push_back(done); }
+  void complete(const engine::ReceiveCompletion& done) override {
+    receive_completions_.push_back(done);
+    if (on_receive) on_receive();
+  }
 
  private:
   void connect(engine::QpType type) {
