@@ -28,12 +28,13 @@ asm(R"(
     .text
     .p2align 6
     .hidden verbatim_guarded_begin, verbatim_guarded_end, verbatim_guarded_fault
-    .hidden verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap
+    .hidden verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap, verbatim_guarded_fold
     .globl verbatim_guarded_begin, verbatim_guarded_end, verbatim_guarded_fault
-    .globl verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap
+    .globl verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap, verbatim_guarded_fold
     .type verbatim_guarded_copy, @function
     .type verbatim_guarded_add, @function
     .type verbatim_guarded_swap, @function
+    .type verbatim_guarded_fold, @function
 verbatim_guarded_begin:
 verbatim_guarded_copy:                      # (to rdi, from rsi, length rdx) -> 1
     cmp     $16, %rdx
@@ -85,8 +86,25 @@ verbatim_guarded_copy:                      # (to rdi, from rsi, length rdx) -> 
     movdqu  %xmm0, -32(%rdi,%rdx)
     movdqu  %xmm1, -16(%rdi,%rdx)
     jmp     9f
-6:  mov     %rdx, %rcx
+6:  test    $15, %dil                       # movsb is slow where the destination is not aligned
+    jne     8f
+    mov     %rdx, %rcx
     rep movsb
+    jmp     9f
+8:  movdqu  (%rsi), %xmm0
+    movdqu  16(%rsi), %xmm1
+    movdqu  32(%rsi), %xmm2
+    movdqu  48(%rsi), %xmm3
+    movdqu  %xmm0, (%rdi)
+    movdqu  %xmm1, 16(%rdi)
+    movdqu  %xmm2, 32(%rdi)
+    movdqu  %xmm3, 48(%rdi)
+    add     $64, %rsi
+    add     $64, %rdi
+    sub     $64, %rdx
+    cmp     $96, %rdx
+    ja      8b
+    jmp     5b
 9:  mov     $1, %eax
     ret
 verbatim_guarded_add:                       # (word rdi, add rsi, old rdx) -> 1
@@ -98,6 +116,50 @@ verbatim_guarded_swap:                      # (word rdi, compare rsi, swap rdx, 
     mov     %rsi, %rax
     lock cmpxchgq %rdx, (%rdi)
     mov     %rax, (%rcx)
+    mov     $1, %eax
+    ret
+verbatim_guarded_fold:                      # (to rdi, from rsi, blocks rdx, sums rcx) -> 1
+    vmovdqa64 256(%rcx), %zmm4
+    vmovd   320(%rcx), %xmm5
+    vmovdqu64 (%rsi), %zmm0
+    vmovdqu64 64(%rsi), %zmm1
+    vmovdqu64 128(%rsi), %zmm2
+    vmovdqu64 192(%rsi), %zmm3
+    vmovdqu64 %zmm0, (%rdi)
+    vmovdqu64 %zmm1, 64(%rdi)
+    vmovdqu64 %zmm2, 128(%rdi)
+    vmovdqu64 %zmm3, 192(%rdi)
+    vpxorq  %zmm5, %zmm0, %zmm0
+    jmp     1f
+0:  vmovdqu64 (%rsi), %zmm16
+    vmovdqu64 64(%rsi), %zmm17
+    vmovdqu64 128(%rsi), %zmm18
+    vmovdqu64 192(%rsi), %zmm19
+    vmovdqu64 %zmm16, (%rdi)
+    vmovdqu64 %zmm17, 64(%rdi)
+    vmovdqu64 %zmm18, 128(%rdi)
+    vmovdqu64 %zmm19, 192(%rdi)
+    vpclmulqdq $0x00, %zmm4, %zmm0, %zmm20
+    vpclmulqdq $0x11, %zmm4, %zmm0, %zmm0
+    vpclmulqdq $0x00, %zmm4, %zmm1, %zmm21
+    vpclmulqdq $0x11, %zmm4, %zmm1, %zmm1
+    vpclmulqdq $0x00, %zmm4, %zmm2, %zmm22
+    vpclmulqdq $0x11, %zmm4, %zmm2, %zmm2
+    vpclmulqdq $0x00, %zmm4, %zmm3, %zmm23
+    vpclmulqdq $0x11, %zmm4, %zmm3, %zmm3
+    vpternlogq $0x96, %zmm16, %zmm20, %zmm0
+    vpternlogq $0x96, %zmm17, %zmm21, %zmm1
+    vpternlogq $0x96, %zmm18, %zmm22, %zmm2
+    vpternlogq $0x96, %zmm19, %zmm23, %zmm3
+1:  add     $256, %rsi
+    add     $256, %rdi
+    dec     %rdx
+    jne     0b
+    vmovdqa64 %zmm0, (%rcx)
+    vmovdqa64 %zmm1, 64(%rcx)
+    vmovdqa64 %zmm2, 128(%rcx)
+    vmovdqa64 %zmm3, 192(%rcx)
+    vzeroupper
     mov     $1, %eax
     ret
 verbatim_guarded_end:
@@ -113,6 +175,7 @@ extern const char verbatim_guarded_begin[], verbatim_guarded_end[], verbatim_gua
 int verbatim_guarded_copy(void* to, const void* from, size_t length);
 int verbatim_guarded_add(uint64_t* word, uint64_t add, uint64_t* old);
 int verbatim_guarded_swap(uint64_t* word, uint64_t compare, uint64_t swap, uint64_t* old);
+int verbatim_guarded_fold(void* to, const void* from, size_t blocks, verbatim::FoldedSums* sums);
 }
 #endif
 
@@ -269,6 +332,12 @@ bool fault_copy(void* to, const void* from, size_t length) {
 #endif
   return kernel_copy(to, from, length);
 }
+
+#if defined(__x86_64__)
+bool fault_copy_folding(void* to, const void* from, size_t blocks, FoldedSums& sums) {
+  return verbatim_guarded_fold(to, from, blocks, &sums) != 0;
+}
+#endif
 
 bool fault_fetch_add(uint64_t* address, uint64_t add, uint64_t* old) {
 #if defined(__x86_64__)

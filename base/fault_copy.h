@@ -33,6 +33,19 @@ bool sees_faults_first();
 /// Copies `length` bytes. Returns false when either side cannot be accessed; part may then have been copied.
 bool fault_copy(void* to, const void* from, size_t length);
 
+#if defined(__x86_64__)
+/// Four polynomials of 512 bits, each four of 128 bits, and the two factors that move such a one on.
+struct alignas(64) FoldedSums {
+  uint8_t sum[4][64];   ///< the result
+  uint8_t factors[64];  ///< the same two, four times
+  uint32_t start;       ///< is added to the first bytes
+};
+/// Copies so many blocks of 256 bytes, 1 at least, and adds them up on the way: the sums are multiplied by
+/// the factors before each block but the first (wire/format/crc32_x86.cpp). For processors with AVX-512 and
+/// VPCLMULQDQ, and only where `fault_guard_works`.
+bool fault_copy_folding(void* to, const void* from, size_t blocks, FoldedSums& sums);
+#endif
+
 /// Adds to / compares and swaps the naturally aligned 64-bit word at `address` atomically; `*old` receives
 /// the value before. Host byte order. False when the word cannot be read and written.
 bool fault_fetch_add(uint64_t* address, uint64_t add, uint64_t* old);

@@ -48,6 +48,14 @@ TEST_F(FaultCopy, CopiesEverySizeAtEveryAlignment) {
       ASSERT_EQ(0x5a, to[15]);
       ASSERT_EQ(0x5a, to[16 + size]);
     }
+  for (size_t size = 1000; size <= 1300; size++)
+    for (size_t offset = 0; offset < 17; offset++) {
+      std::fill(to.begin(), to.end(), 0x5a);
+      ASSERT_TRUE(fault_copy(to.data() + 16 + offset, from.data(), size));
+      ASSERT_EQ(0, memcmp(to.data() + 16 + offset, from.data(), size)) << size;
+      ASSERT_EQ(0x5a, to[15 + offset]);
+      ASSERT_EQ(0x5a, to[16 + offset + size]);
+    }
   ASSERT_TRUE(fault_copy(to.data(), from.data(), 4999));
   EXPECT_EQ(0, memcmp(to.data(), from.data(), 4999));
 }

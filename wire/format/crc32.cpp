@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/fault_copy.h"
 #include "wire/format/crc32_tables.h"
 
 namespace verbatim::roce {
@@ -79,6 +80,18 @@ uint32_t choose_and_update(uint32_t state, const uint8_t* bytes, size_t count) {
 
 uint32_t crc32_update(uint32_t state, const uint8_t* bytes, size_t count) {
   return chosen.load(std::memory_order_relaxed)(state, bytes, count);
+}
+
+bool crc32_copy(uint32_t& state, void* to, const void* from, size_t count) {
+#ifdef __x86_64__
+  static const bool wide = crc32::has_wide_clmul();
+  if (count >= crc32::kWideCopyMin && wide && fault_guard_works())
+    return crc32::copy_by_wide_clmul(state, static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from),
+                                     count);
+#endif
+  if (!fault_copy(to, from, count)) return false;
+  state = crc32_update(state, static_cast<const uint8_t*>(to), count);
+  return true;
 }
 
 std::span<const Crc32Way> crc32_ways() {

@@ -19,6 +19,10 @@ inline uint32_t crc32_update(uint32_t state, std::span<const uint8_t> bytes) {
   return crc32_update(state, bytes.data(), bytes.size());
 }
 
+/// Copies memory that may not be there (base/fault_copy.h), and goes on with the state over it. False: part
+/// may have been copied, and the state says nothing.
+bool crc32_copy(uint32_t& state, void* to, const void* from, size_t count);
+
 /// A way to compute it that works on this processor.
 struct Crc32Way {
   const char* name;

@@ -2,10 +2,13 @@
 #include "wire/format/crc32.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "base/fault_copy.h"
 #include "wire/format/crc32_tables.h"
 
 namespace verbatim::roce {
@@ -53,6 +56,42 @@ TEST(Crc32, GoesOnWhereItStopped) {
       const uint32_t first = way.update(kCrc32Start, bytes.data(), cut);
       EXPECT_EQ(way.update(first, bytes.data() + cut, bytes.size() - cut), whole) << way.name << ' ' << cut;
     }
+}
+
+TEST(Crc32, IsComputedWhileBytesAreCopied) {
+  for (const bool guarded : {false, true}) {  // not at first
+    if (guarded) install_fault_guard();
+    const auto bytes = some_bytes(5000);
+    std::vector<uint8_t> copy(5000);
+    for (const size_t from : {0u, 1u, 12u})
+      for (size_t count = 0; count < 4600; count += count < 600 ? 1 : 37) {
+        const auto part = std::span(bytes).subspan(from, count);
+        uint32_t state = 0x12345678;
+        std::fill(copy.begin(), copy.end(), 0xa5);
+        ASSERT_TRUE(crc32_copy(state, copy.data() + 28, part.data(), count));
+        ASSERT_EQ(state, crc32_update(0x12345678, part)) << count;
+        ASSERT_TRUE(std::equal(part.begin(), part.end(), copy.begin() + 28)) << count;
+        ASSERT_EQ(copy[27], 0xa5);
+        ASSERT_EQ(copy[28 + count], 0xa5);
+      }
+  }
+}
+
+TEST(Crc32, CopiesOnlyWhatIsThere) {
+  install_fault_guard();
+  constexpr size_t kPage = 4096;
+  auto* area = static_cast<uint8_t*>(
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(area, MAP_FAILED);
+  munmap(area + kPage, kPage);
+  std::vector<uint8_t> good(kPage);
+  uint32_t state = kCrc32Start;
+  for (const size_t there : {0u, 1u, 100u, 256u, 300u, 600u, 1024u, 4000u}) {
+    EXPECT_FALSE(crc32_copy(state, good.data(), area + kPage - there, kPage)) << there;
+    EXPECT_FALSE(crc32_copy(state, area + kPage - there, good.data(), kPage)) << there;
+  }
+  EXPECT_TRUE(crc32_copy(state, good.data(), area, kPage));
+  munmap(area, kPage);
 }
 
 TEST(Crc32, CanBeTakenBack) {

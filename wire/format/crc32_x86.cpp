@@ -10,6 +10,9 @@
 
 #include <immintrin.h>
 
+#include <cstring>
+
+#include "base/fault_copy.h"
 #include "wire/format/crc32_tables.h"
 
 #define VERBATIM_CLMUL __attribute__((target("pclmul,sse4.1,ssse3")))
@@ -94,6 +97,20 @@ VERBATIM_WIDE_CLMUL inline __m128i quarter(__m512i x) {
   return _mm512_maskz_extracti32x4_epi32(0xf, x, kQuarter);
 }
 
+/// From registers that follow each other.
+VERBATIM_WIDE_CLMUL inline __m512i join(__m512i x, __m512i y, __m512i z, __m512i w) {
+  return fold_onto<512>(fold_onto<512>(fold_onto<512>(x, y), z), w);
+}
+
+/// The rest of a buffer, of which 64 bytes or more are in x already.
+VERBATIM_WIDE_CLMUL inline uint32_t finish_wide(__m512i x, const uint8_t* bytes, size_t count) {
+  for (; count >= 64; bytes += 64, count -= 64) x = fold_onto<512>(x, load_wide(bytes));
+  // Each quarter over the ones behind it.
+  const __m128i first = _mm_xor_si128(fold<384>(quarter<0>(x)), fold<256>(quarter<1>(x)));
+  const __m128i second = _mm_xor_si128(fold<128>(quarter<2>(x)), quarter<3>(x));
+  return finish(_mm_xor_si128(first, second), bytes, count);
+}
+
 }  // namespace
 
 bool has_clmul() {
@@ -139,15 +156,26 @@ VERBATIM_WIDE_CLMUL uint32_t update_by_wide_clmul(uint32_t state, const uint8_t*
       z = fold_onto<2048>(z, load_wide(bytes + 128));
       w = fold_onto<2048>(w, load_wide(bytes + 192));
     }
-    y = fold_onto<512>(x, y);
-    z = fold_onto<512>(y, z);
-    x = fold_onto<512>(z, w);
+    x = join(x, y, z, w);
   }
-  for (; count >= 64; bytes += 64, count -= 64) x = fold_onto<512>(x, load_wide(bytes));
-  // Each quarter over the ones behind it.
-  const __m128i first = _mm_xor_si128(fold<384>(quarter<0>(x)), fold<256>(quarter<1>(x)));
-  const __m128i second = _mm_xor_si128(fold<128>(quarter<2>(x)), quarter<3>(x));
-  return finish(_mm_xor_si128(first, second), bytes, count);
+  return finish_wide(x, bytes, count);
+}
+
+VERBATIM_WIDE_CLMUL bool copy_by_wide_clmul(uint32_t& state, uint8_t* to, const uint8_t* from, size_t count) {
+  constexpr size_t kBlock = 256;
+  FoldedSums sums;
+  sums.start = state;
+  for (size_t i = 0; i < sizeof sums.factors; i += 16) {
+    std::memcpy(sums.factors + i, &Fold<2048>::kFirst, 8);
+    std::memcpy(sums.factors + i + 8, &Fold<2048>::kSecond, 8);
+  }
+  const size_t folded = count / kBlock * kBlock, rest = count - folded;
+  if (!fault_copy_folding(to, from, folded / kBlock, sums)) return false;
+  if (rest > 0 && !fault_copy(to + folded, from + folded, rest)) return false;
+  const __m512i x =
+      join(load_wide(sums.sum[0]), load_wide(sums.sum[1]), load_wide(sums.sum[2]), load_wide(sums.sum[3]));
+  state = finish_wide(x, to + folded, rest);
+  return true;
 }
 
 }  // namespace verbatim::roce::crc32

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/fault_copy.h"
+#include "wire/format/crc32.h"
 #include "wire/link/udp/port_socket.h"
 
 namespace verbatim::wire::udp {
@@ -65,10 +65,11 @@ void Outbox::take(const Way& way) {
   control_bytes_ = static_cast<size_t>(at - control_.data());
 }
 
-bool Outbox::gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes) {
+bool Outbox::gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes, uint32_t& icrc_state) {
   while (bytes > 0) {
     const size_t chunk = std::min(piece->length - offset, bytes);
-    if (chunk > 0 && !fault_copy(to, static_cast<const char*>(piece->base) + offset, chunk)) return false;
+    const char* from = static_cast<const char*>(piece->base) + offset;
+    if (chunk > 0 && !roce::crc32_copy(icrc_state, to, from, chunk)) return false;
     to += chunk;
     bytes -= chunk;
     offset += chunk;
@@ -106,12 +107,15 @@ bool Outbox::lay_out(PacketsOf& packets, const Piece* pieces, bool segments, boo
       begun = true;
     }
     uint8_t* at = bytes_.data() + filled_;
-    if (packets.filler_bytes() > 0)
-      std::memset(at + header_bytes, 0, payload);
-    else if (!gather(pieces, offset, at + header_bytes, payload))
-      return false;
     const uint16_t number = place(packet_bytes, segments);
-    (void)writer_->seal({at, packet_bytes}, headers, payload, number);
+    roce::PacketWriter::Gathered packet = writer_->begin({at, packet_bytes}, headers, payload, number);
+    at += header_bytes;
+    if (packets.filler_bytes() > 0)
+      packet.add({static_cast<uint8_t*>(std::memset(at, 0, payload)), payload});
+    else if (!gather(pieces, offset, at, payload, packet.icrc_state))
+      return false;
+    uint8_t tail[roce::kTailBytesMax];
+    std::memcpy(at + payload, tail, packet.finish(tail));
     filled_ += packet_bytes;
   }
   if (kept_) lay_out_kept();

@@ -79,7 +79,7 @@ class Outbox final : private HeldBack {
   bool keep(const Segment& segment, PacketsOf& packets, bool segments, bool may_wait);
   void lay_out_kept();
   void take(const Way& way);
-  bool gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes);
+  bool gather(const Piece*& piece, size_t& offset, uint8_t* to, size_t bytes, uint32_t& icrc_state);
   uint16_t place(size_t packet_bytes, bool segments);
   bool lay_out(PacketsOf& packets, const Piece* pieces, bool segments, bool may_wait, bool& refused);
   bool has_room() const;
