@@ -36,7 +36,8 @@ Inbox::Inbox() : bytes_(new uint8_t[kBytes * kMessages]) {  // pages that nothin
 }
 
 // Of large ones few at a time: they are in the cache still when they are dealt with, and what is sent for
-// them does not wait for all.
+// them does not wait for all. Where one comes at a time, as questions and answers do, the kernel is not asked
+// whether there is another.
 uint32_t Inbox::receive(int socket, bool& more) {
   for (uint32_t i = 0; i < filled_; i++) {
     messages_[i].msg_hdr.msg_namelen = sizeof from_[i];
@@ -44,8 +45,10 @@ uint32_t Inbox::receive(int socket, bool& more) {
   }
   const int count = recvmmsg(socket, messages_.data(), most_, MSG_DONTWAIT, nullptr);
   filled_ = count > 0 ? static_cast<uint32_t>(count) : 0;
-  more = filled_ == most_;
-  if (filled_ > 0) most_ = messages_[0].msg_len > kLargeBytes ? kLargeMessages : kMessages;
+  more = filled_ == most_ && most_ > 1;
+  if (filled_ > 0)
+    most_ = messages_[0].msg_len > kLargeBytes ? kLargeMessages : filled_ == 1 && vain_ ? 1 : kMessages;
+  vain_ = filled_ == 0;
   return filled_;
 }
 

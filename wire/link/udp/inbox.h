@@ -43,6 +43,7 @@ class Inbox {
   };
   uint32_t most_ = kMessages;    ///< of a call
   uint32_t filled_ = kMessages;  ///< by the last one
+  bool vain_ = false;            ///< that one found nothing
   std::unique_ptr<uint8_t[]> bytes_;
   std::array<sockaddr_in6, kMessages> from_;
   std::array<iovec, kMessages> vectors_;
