@@ -113,6 +113,13 @@ class Engine final : public wire::Receiver {
   std::atomic<uint32_t>& program_poll_count() { return program_polls_; }
   void note_program_poll() { program_polls_.store(program_polls() + 1, std::memory_order_relaxed); }
 
+  /// Program threads send just now, on a wire, and look for arrivals afterwards.
+  bool program_sends() const { return program_sends_.load(std::memory_order_relaxed) != 0; }
+  /// One begins to, or has ended.
+  void note_program_sends(bool begins) {
+    program_sends_.fetch_add(begins ? 1 : UINT32_MAX, std::memory_order_relaxed);
+  }
+
   /// Counts receives that have completed.
   uint32_t receives() const { return receives_.load(std::memory_order_relaxed); }
   void note_receive() { receives_.store(receives() + 1, std::memory_order_relaxed); }
@@ -232,7 +239,7 @@ class Engine final : public wire::Receiver {
   std::mutex groups_lock_;
   std::vector<Attachment> attachments_;
   Steering steering_;
-  std::atomic<uint32_t> program_polls_{0}, vain_polls_{0}, receives_{0}, looks_{0};
+  std::atomic<uint32_t> program_polls_{0}, program_sends_{0}, vain_polls_{0}, receives_{0}, looks_{0};
 };
 
 }  // namespace verbatim::engine

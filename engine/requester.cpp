@@ -108,9 +108,13 @@ void Requester::ring() {
   if (!is_wire_) return run_locked();
   if (gathers()) return engine_.schedule_quietly(qp_);
   const uint32_t before = next_psn_;
-  wire::Burst burst;
-  run_locked();
-  if (reliable_ && next_psn_ != before) qp_.responder().note_send();
+  engine_.note_program_sends(true);
+  {
+    wire::Burst burst;
+    run_locked();
+    if (reliable_ && next_psn_ != before) qp_.responder().note_send();
+  }
+  engine_.note_program_sends(false);
 }
 
 void Requester::run() {

@@ -112,7 +112,8 @@ void EngineThread::run() {
     const uint64_t now = clock_.now_ns();
     const uint32_t polls = engine_.program_polls();
     if (doorbells_.look()) worked_ns = rung_ns = now;
-    if (!called && polls != polls_seen && now >= rung_ns + kLingerNs && !absent_.holds(now)) {
+    const bool program_looks = polls != polls_seen || program_takes_packets();
+    if (!called && program_looks && now >= rung_ns + kLingerNs && !absent_.holds(now)) {
       polls_seen = polls;
       lingered_ = false;
       called = sleep(std::min(engine_.tick(now), now + watch_ns), now, Wire::kLeave) || packets_wait();
@@ -156,6 +157,19 @@ void EngineThread::note_linger() {
   if (relies_on_wakes_.load(std::memory_order_seq_cst)) wake();
 }
 
+void EngineThread::note_waiter(bool begins) {
+  waiters_.fetch_add(begins ? 1 : UINT32_MAX, std::memory_order_seq_cst);
+  if (!begins && relies_on_waiters_.load(std::memory_order_seq_cst)) wake();
+}
+
+// Who hears the wire while this thread sleeps.
+EngineThread::Wire EngineThread::leave_wire_to_waiters() {
+  relies_on_waiters_.store(true, std::memory_order_seq_cst);
+  if (waiters_.load(std::memory_order_seq_cst) != 0) return Wire::kLeave;
+  relies_on_waiters_.store(false, std::memory_order_relaxed);
+  return Wire::kHear;
+}
+
 // There is nothing to do. True: something called for this thread.
 bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
   next_ns = std::min(next_ns, udp_.held_until_ns());
@@ -172,9 +186,15 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
     if (lingers != 0) fabric_.want_wake(false);
     fabric_.want_wake(true);
   }
-  const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, Wire::kHear);
+  const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, leave_wire_to_waiters());
+  relies_on_waiters_.store(false, std::memory_order_relaxed);
   relies_on_wakes_.store(false, std::memory_order_relaxed);
   return called;
+}
+
+// Program threads are about to look at the wire, or do so.
+bool EngineThread::program_takes_packets() const {
+  return engine_.program_sends() || (waiters_.load(std::memory_order_relaxed) != 0 && udp_.is_warm());
 }
 
 // Packets have come from other hosts, and the program that polled some time ago does not any more: it looks
@@ -185,11 +205,12 @@ bool EngineThread::packets_wait() {
   const uint32_t polls = engine_.program_polls();
   const timespec nap = {0, kNapNs};
   nanosleep(&nap, nullptr);
-  if (engine_.program_polls() != polls || ::poll(&file, 1, 0) <= 0) {
+  if (engine_.program_polls() != polls || program_takes_packets() || ::poll(&file, 1, 0) <= 0) {
     absent_.forget();
     return false;
   }
   absent_.begin(clock_.now_ns());
+  udp_.note_unheard();
   udp_.look_soon();
   return true;
 }

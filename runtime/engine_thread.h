@@ -41,7 +41,9 @@ class BackOff {
 ///  a busy processor      -> sleep at once instead: whoever spins there would keep it for a whole slice
 ///  waited in vain        -> sleep at once for a while, too: others may need this processor to send something
 ///  threads that linger   -> sleep for 1 ms at most: they turn being woken off and on without a fence
-///  nobody polls          -> ask peers to wake this thread when they send, sleep until then or the next timer
+///  threads wait          -> leave packets of other hosts to them (stand_in.h), or see that they have ended
+///  to wait nobody polls          -> ask peers to wake this thread when they send, sleep until then or the
+///  next timer
 ///
 /// All signals are blocked in it but those that a fault raises.
 class EngineThread {
@@ -58,6 +60,9 @@ class EngineThread {
   /// A program thread is going to take in what arrives, and says with the fabric's want_wake_loosely() when
   /// it has ended: this thread doesn't rely on being woken for a while. Any thread; cheap.
   void note_linger();
+  /// A program thread waits for packets of other hosts from now on, or has ended to: meanwhile they are not
+  /// this thread's. Any thread; cheap.
+  void note_waiter(bool begins);
   /// In a forked child the thread does not exist: forgets it.
   void abandon() { thread_.detach(); }
 
@@ -67,8 +72,10 @@ class EngineThread {
   void give_way(uint64_t now_ns);
   bool rest(uint64_t next_ns, uint64_t now_ns);
   bool packets_wait();
+  bool program_takes_packets() const;
   bool let_stores_through();
   enum class Wire : bool { kLeave, kHear };  ///< whether what arrives from other hosts calls for this thread
+  Wire leave_wire_to_waiters();
   bool sleep(uint64_t until_ns, uint64_t now_ns, Wire wire);
   bool sleep_watching(uint64_t until_ns, uint64_t now_ns, Wire wire);
   bool look_outside(uint64_t until_ns, uint64_t now_ns, Wire wire);
@@ -82,7 +89,8 @@ class EngineThread {
   const Clock& clock_;
   std::atomic<bool> stop_{false}, asleep_{false}, wanted_{false};
   std::atomic<bool> relies_on_wakes_{false};  ///< asleep until somebody wakes it
-  std::atomic<uint32_t> lingers_{0};
+  std::atomic<uint32_t> lingers_{0}, waiters_{0};
+  std::atomic<bool> relies_on_waiters_{false};  ///< asleep, and does not hear the wire
   uint32_t lingers_seen_ = 0;
   uint64_t swept_ns_ = 0, outside_ns_ = 0;
   BackOff crowded_;            ///< a yield ran somebody who does not sleep

@@ -23,6 +23,7 @@
 #include "runtime/crypto_setting.h"
 #include "runtime/doorbell_linger.h"
 #include "runtime/engine_thread.h"
+#include "runtime/stand_in.h"
 #include "runtime/sysfs.h"
 #include "wire/link/mux_fabric.h"
 #include "wire/link/shm/shm_fabric.h"
@@ -55,6 +56,7 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   engine::Engine& engine() { return *engine_; }
   agent::AgentClient& agent() { return *agent_; }
   DoorbellWatch& doorbells() { return doorbells_; }
+  StandIn& stand_in() { return *stand_in_; }
   void add(hw::Hca& hca);
   /// Who captures packets knows it by this name.
   void name_device(uint32_t number, const std::string& name) {
@@ -115,6 +117,7 @@ class Process final : public engine::Host, public agent::NoticeSink, private Sto
   DoorbellWatch doorbells_{[this] { wake_engine_thread(); }, *this};
   std::unique_ptr<EngineThread> thread_;
   std::unique_ptr<DoorbellLinger> linger_;
+  std::unique_ptr<StandIn> stand_in_;
 };
 
 /// VERBATIM_INJECT is this process's alone, unless its agent was started with the same, and so has it for
@@ -159,6 +162,8 @@ Expected<std::unique_ptr<Process>> Process::start() {
   if (!made->thread_->runs()) return Error{EAGAIN, "this process may have no more threads"};
   made->linger_ =
       std::make_unique<DoorbellLinger>(*made->engine_, *made->fabric_, *made->thread_, made->clock_);
+  made->stand_in_ =
+      std::make_unique<StandIn>(*made->engine_, made->wires_->udp(), *made->thread_, made->clock_);
   return made;
 }
 
@@ -281,6 +286,7 @@ class OpenConnectx final : public OpenDevice {
   ~OpenConnectx() override;
   hw::Hca& hca() override { return *hca_; }
   hw::RawDoorbells& doorbells() override { return process_.doorbells(); }
+  Waited wait(int file) override { return process_.stand_in().wait(file); }
   Expected<uint64_t> open_xrc_domain(const agent::XrcFile& file, bool create, bool exclusive) override {
     return process_.agent().open_xrc_domain({device_, file}, create, exclusive);
   }

@@ -38,6 +38,13 @@ struct ProcessPlace {
   bool operator==(const ProcessPlace&) const = default;
 };
 
+/// Why a wait has ended.
+enum class Waited : uint8_t {
+  kReadable,
+  kInterrupted,  ///< by a signal
+  kNoPackets,    ///< nothing can come from other hosts: wait as usual
+};
+
 /// An opened device and its hold on the process's engine. Destroying it takes its remaining objects down; in
 /// the child of a fork one that came from the parent is forgotten instead, and must not be used before
 /// either.
@@ -47,6 +54,8 @@ class OpenDevice {
   virtual hw::Hca& hca() = 0;
   /// Where its raw doorbells are seen.
   virtual hw::RawDoorbells& doorbells() = 0;
+  /// Waits for a file to become readable, and takes in what other hosts send meanwhile.
+  virtual Waited wait(int file) = 0;
   /// The identity of a file's XRC domain on this device, never 0. EAGAIN: there is none, and none is to be
   /// made, or the agent is away; EINVAL: there is one, and it was to be `exclusive`.
   virtual Expected<uint64_t> open_xrc_domain(const agent::XrcFile& file, bool create, bool exclusive) = 0;

@@ -2,8 +2,11 @@
 // Completion channels.
 #include "lib/ibverbs/channel.h"
 
+#include <fcntl.h>
+
 #include <new>
 
+#include "base/restarting_signals.h"
 #include "lib/ibverbs/contexts.h"
 #include "lib/ibverbs/waiting.h"
 
@@ -15,6 +18,19 @@ void Context::on_completion(hw::Cq& device_cq) {
   Channel::of(cq->cq.channel)->events.push({cq, &cq->completions_reported, 0});
 }
 
+namespace {
+
+bool blocks(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0; }
+
+// A thread that waits takes in what other hosts send itself, rather than be woken by who does.
+int take(Context& context, EventQueue& events, Event& event) {
+  if (blocks(events.fd()))
+    while (context.opened->wait(events.fd()) == runtime::Waited::kInterrupted)
+      if (!signals_restart_calls()) return EINTR;
+  return events.take(event);
+}
+
+}  // namespace
 }  // namespace verbatim::verbs
 
 using namespace verbatim::verbs;
@@ -56,7 +72,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) 
   if (context == nullptr) return -1;
   context->hca->poll();
   Event event;
-  if (const int error = Channel::of(channel)->events.take(event)) {
+  if (const int error = take(*context, Channel::of(channel)->events, event)) {
     errno = error;
     return -1;
   }

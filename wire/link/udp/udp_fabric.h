@@ -54,8 +54,15 @@ class UdpFabric {
   void leave_unheard(bool unheard) { unheard_.store(unheard, std::memory_order_seq_cst); }
   /// Somebody should wait for it from now on.
   void want_heard() {
-    if (unheard_.load(std::memory_order_seq_cst) && file() >= 0 && call_) call_();
+    if (unheard_.load(std::memory_order_seq_cst) && !in_place_.load(std::memory_order_relaxed) &&
+        file() >= 0 && call_)
+      call_();
   }
+  /// Whoever wants it heard waits for it himself, until it is found that nobody does.
+  void note_heard_in_place() {
+    if (!in_place_.load(std::memory_order_relaxed)) in_place_.store(true, std::memory_order_relaxed);
+  }
+  void note_unheard() { in_place_.store(false, std::memory_order_relaxed); }
   /// Opens this process's socket unless that is done. False: see `obstacle`; tried again now and then.
   bool open();
   /// Datagrams to this group are wanted from now on, or not any more. Counted.
@@ -151,7 +158,7 @@ class UdpFabric {
   tap::Delayed<HeldArrival> held_;
   std::atomic<uint64_t> held_until_ns_{kNever};
 
-  std::atomic<bool> unheard_{false};
+  std::atomic<bool> unheard_{false}, in_place_{false};
   std::atomic<bool> busy_{false}, met_{false};          ///< met: packets of some host have come or gone
   std::atomic<uint64_t> next_look_{0}, warm_until_{0};  ///< in ticks
 };
