@@ -12,8 +12,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from run import TwoHosts, free_port, listening  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
-UDP_HEADERS = 28
+UDP_HEADERS, TCP_HEADERS = 28, 52
 SERVER, CLIENT = '10.77.0.1', '10.77.0.2'
+# VERBATIM_IPERF3 may name one that sends UDP in segments (--gsro, since 3.19), which the system's need not.
+IPERF = os.environ.get('VERBATIM_IPERF3', 'iperf3')
 
 
 def can_be_made():
@@ -22,6 +24,13 @@ def can_be_made():
     except (OSError, subprocess.CalledProcessError):
         return False
     return True
+
+
+def iperf_has_segments():
+    if not shutil.which(IPERF):
+        return False
+    shown = subprocess.run([IPERF, '--help'], capture_output=True, text=True, timeout=30, check=False)
+    return '--gsro' in shown.stdout + shown.stderr
 
 
 class Hosts:
@@ -103,12 +112,36 @@ class Hosts:
         self.open()
         port = free_port()
         seconds = 1 if self.scale < 1 else 2
-        out = self.both_ends(['iperf3', '-s', '-1', '-p', str(port)],
-                             ['iperf3', '-c', SERVER, '-p', str(port), '-t', str(seconds), '-J', *more], port)
+        out = self.both_ends([IPERF, '-s', '-1', '-p', str(port)],
+                             [IPERF, '-c', SERVER, '-p', str(port), '-t', str(seconds), '-J', *more], port)
         end = json.loads(out)['end']
         sums = end.get('sum_received') or end['sum']
         bits = sums['bits_per_second'] * (1 - sums.get('lost_percent', 0) / 100)
         return bits / 8 / MIB
+
+    def iperf_segments(self):
+        """The same of UDP that the kernel cuts, in packets no longer than a TCP segment, as iperf3 wants them."""
+        return self.iperf('-u', '-b', '0', '--gsro', '-w', '8M', '-l', str(self.mtu - TCP_HEADERS))
+
+    def connections(self, count):
+        """Connections that cmtime makes and ends, all its steps, in a second."""
+        self.open()
+        self.gid_index()  # which starts the server's agent: without one nobody refuses a client that is early
+        count = max(10, int(count * self.scale))
+        command = ['cmtime', '-p', str(free_port()), '-c', str(count)]
+        with subprocess.Popen([*self.place.server_prefix, *command, '-b', SERVER], env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+            try:
+                for _ in range(100):  # until the server listens
+                    out = subprocess.run([*self.place.client_prefix, *command, '-b', CLIENT, '-s', SERVER],
+                                         env=self.environment, capture_output=True, text=True, timeout=60, check=False).stdout
+                    steps = dict(re.findall(r'^(\w[\w ]*?)\s*:\s+([\d.]+)', out, re.MULTILINE))
+                    if 'disconnect' in steps:
+                        return count / sum(map(float, steps.values())) * 1000
+                    time.sleep(0.05)
+            finally:
+                server.kill()
+        raise RuntimeError('cmtime: no connections')
 
     def stream(self):
         """MiB/s of UDP packets that fill the link, in runs that the kernel cuts."""
@@ -123,7 +156,9 @@ def rows(hosts, narrow, row):
         return row(f'ib_{operation} 1 MiB, MTU {place.mtu}', 'MiB/s', reference_name,
                    lambda: place.perftest(operation, MIB, 4000, 3), reference, better, limit)
     yield bandwidth(hosts, 'write_bw', udp, hosts.stream, 'more', 0.8)
-    if shutil.which('iperf3'):
+    if iperf_has_segments():
+        yield bandwidth(hosts, 'write_bw', 'iperf3 --udp --gsro', hosts.iperf_segments, 'more', 0.8)
+    if shutil.which(IPERF):
         yield bandwidth(hosts, 'write_bw', 'iperf3, TCP', hosts.iperf, 'more', 1.0)
         yield bandwidth(hosts, 'write_bw', 'iperf3 --udp, no segments', lambda: hosts.iperf('-u', '-b', '0'), 'more', None)
     yield bandwidth(hosts, 'read_bw', udp, hosts.stream, 'more', None)
@@ -137,5 +172,6 @@ def rows(hosts, narrow, row):
         yield row(f'ib_send_lat 64 B, {name}', 'us', f'sendto, recvfrom, {name}',
                   lambda more=more, turns=turns: hosts.perftest('send_lat', 64, turns, 4, *more),
                   lambda what=what, turns=turns: hosts.datagrams(what, 64, turns), 'less', 1.5)
+    yield row('cmtime', 'conn/s', '', lambda: hosts.connections(500), None, 'more', None)
     yield row('ib_send_bw 64 B', 'M msg/s', 'sendmmsg, recvmmsg',
               lambda: hosts.perftest('send_bw', 64, 500000, 4), lambda: hosts.datagrams('rate', 64, 0.5), 'more', 1.0)

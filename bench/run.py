@@ -188,7 +188,7 @@ def measure(row, repetitions):
 def judged(row, ours, ratio):
     """What is compared with the limit, and the words for it."""
     if row.limit is None:
-        return f'{ratio:.2f}', '', ''
+        return '-' if ratio is None else f'{ratio:.2f}', '', ''
     value = ours if ratio is None or row.better == 'report' else ratio
     good = value >= row.limit if row.better == 'more' else value <= row.limit
     sign = '>=' if row.better == 'more' else '<='
