@@ -331,6 +331,7 @@ uint32_t Engine::send_owed() {
   owed_ = owed_looks_ = 0;
   owed_when_ = Owed::kLater;
   const uint32_t count = static_cast<uint32_t>(answering_.size());
+  std::lock_guard<SpinLock> hold(leaving_lock_);
   {
     wire::Burst burst;
     for (Responder* responder : answering_) {

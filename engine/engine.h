@@ -162,6 +162,8 @@ class Engine final : public wire::Receiver {
   };
   /// Owes an acknowledgement or response.
   void owe_ack(Responder& responder, Owed when);
+  /// Returns when what was owed, and is about to leave, has left. Without the locks of responders.
+  void let_owed_leave() { std::lock_guard<SpinLock> hold(leaving_lock_); }
   /// A channel refused the queue pair's segment: run it again when there is room.
   /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
   void wait_for_room(QueuePair& qp, uint32_t epoch);
@@ -221,6 +223,7 @@ class Engine final : public wire::Receiver {
   uint32_t owed_ = 0;        ///< how many messages
   uint32_t owed_looks_ = 0;  ///< empty looks since the last of them
   Owed owed_when_ = Owed::kLater;
+  SpinLock leaving_lock_;  ///< held while they are sent; before the locks of responders
   std::vector<QueuePair*> errored_;
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_
   std::vector<Responder*> answering_;

@@ -8,8 +8,6 @@
 //       |                 | missing        |        elsewhere: a ghost, which gets no answer
 //
 // Nothing that is not from the address of the queue pair's peer is looked at.
-#include <sched.h>
-
 #include <algorithm>
 #include <mutex>
 
@@ -28,7 +26,6 @@ constexpr int32_t kNearPsns = 1 << 22;
 constexpr int32_t kStalePsns = 1024;  ///< so late may a packet of an unreliable connection be known as old
 constexpr uint32_t kPacketsUnanswered = 32;  ///< taken before an acknowledgement that nobody asked for
 constexpr uint64_t kCongestionNs = 50'000;   ///< between two notifications
-constexpr uint32_t kLooksBeforeGivingWay = 64;
 
 bool is_atomic(Operation operation) {
   return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
@@ -191,9 +188,12 @@ void Responder::remember_atomic(uint32_t psn, uint64_t original) {
 
 void Responder::answer_along() {
   AccessScope scope;
-  for (uint32_t looks = 0; leaving_.load(std::memory_order_acquire); looks++)
-    looks < kLooksBeforeGivingWay ? spin_pause() : static_cast<void>(sched_yield());
-  std::lock_guard<SpinLock> hold(lock_);
+  std::unique_lock<SpinLock> hold(lock_);
+  while (leaving_.load(std::memory_order_relaxed)) {  // which begins and ends under the lock
+    hold.unlock();
+    engine_.let_owed_leave();
+    hold.lock();
+  }
   if (reply_channel_ && send_responses() && ack_due_)
     (void)send_acknowledgement();  // without room it stays owed
 }
