@@ -39,6 +39,7 @@ constexpr uint32_t kDoublingsMax = 2;
 constexpr uint64_t kProbeNs = 1'000'000;  ///< of silence, before the first look what the peer has
 constexpr uint64_t kProbesWorthNs = 2 * kTimeoutMinNs;  ///< shorter timeouts do without
 
+constexpr uint32_t kReadPartMax = 4;          ///< payloads of the channel that are asked for at a time
 constexpr uint32_t kStreamPackets = 4;        ///< under way when messages begin to wait for company
 constexpr uint32_t kGatheredMax = 64;         ///< doorbells that may wait
 constexpr uint32_t kGatheredBytesMax = 1024;  ///< of a message that may
@@ -64,7 +65,9 @@ bool Requester::gathers() {
 
 Requester::Step Requester::send_on_wire(Message& message) {
   const Opcode opcode = message.work.opcode;
-  uint32_t chunk = std::min(message.length - sent_bytes_, channel_->payload_max(false));
+  const uint32_t at_once = channel_->payload_max(false);
+  uint32_t chunk =
+      std::min(message.length - sent_bytes_, awaits_response(opcode) ? at_once * kReadPartMax : at_once);
   if (awaits_response(opcode) && flight_.asked.is_again()) {
     if (!fits_again(message, chunk)) return Step::kStop;
   } else if (reliable_ && !fits_window(message, chunk)) {
@@ -130,7 +133,8 @@ void Requester::prepare_for_wire(const Message& message, uint32_t chunk, Segment
     return;
   }
   // Whatever stops the cursor next, an answer must be on its way then.
-  const bool full = flight_.bytes + chunk > flight_.window.bytes() / 4 * 3;
+  const uint32_t window = flight_.window.bytes();
+  const bool full = flight_.bytes + chunk + std::min(channel_->payload_max(false), window / 4) > window;
   if (segment.has(wire::kLast) || full || rate_limit_ ||
       flight_.unasked + segment.packets >= Flight::kPacketsUnasked)
     segment.flags |= wire::kAckRequest;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int32_t kNearPsns = 1 << 22;
 constexpr int32_t kStalePsns = 1024;  ///< so late may a packet of an unreliable connection be known as old
-constexpr uint32_t kPacketsUnanswered = 32;  ///< taken before an acknowledgement that nobody asked for
+constexpr uint32_t kPacketsUnanswered = 64;  ///< taken before an acknowledgement that nobody asked for
 constexpr uint64_t kCongestionNs = 50'000;   ///< between two notifications
 
 bool is_atomic(Operation operation) {

@@ -184,17 +184,17 @@ TEST(WireRequester, AcknowledgementBeyondAReadMeansThatItsResponseIsLost) {
 
 TEST(WireRequester, AsksForLongReadsInPartsAndKeepsToThem) {
   Script s(QpType::kRc);
-  s.post(s.work(Opcode::kRead, 40 * kMtu));  // a part has 16 packets here, and two may be outstanding
-  EXPECT_EQ(16 * kMtu, s.expect(Operation::kReadRequest, 0).total_length);
-  EXPECT_EQ(16 * kMtu, s.expect(Operation::kReadRequest, 16).total_length);
+  s.post(s.work(Opcode::kRead, 160 * kMtu));  // a part has 64 packets here, and two may be outstanding
+  EXPECT_EQ(64 * kMtu, s.expect(Operation::kReadRequest, 0).total_length);
+  EXPECT_EQ(64 * kMtu, s.expect(Operation::kReadRequest, 64).total_length);
   s.expect_nothing();
   s.rx(s.packet(Operation::kReadResponse, 0, wire::kFirst), kMtu);
   s.pass(Script::kTimeoutNs * 3 / 2);
-  EXPECT_EQ(15 * kMtu, s.expect(Operation::kReadRequest, 1).total_length);
-  EXPECT_EQ(16 * kMtu, s.expect(Operation::kReadRequest, 16).total_length);
+  EXPECT_EQ(63 * kMtu, s.expect(Operation::kReadRequest, 1).total_length);
+  EXPECT_EQ(64 * kMtu, s.expect(Operation::kReadRequest, 64).total_length);
   s.expect_nothing();
-  for (uint32_t n = 1; n < 16; n++) s.rx(s.packet(Operation::kReadResponse, n, 0), kMtu);
-  EXPECT_EQ(8 * kMtu, s.expect(Operation::kReadRequest, 32).total_length);
+  for (uint32_t n = 1; n < 64; n++) s.rx(s.packet(Operation::kReadResponse, n, 0), kMtu);
+  EXPECT_EQ(32 * kMtu, s.expect(Operation::kReadRequest, 128).total_length);
 }
 
 TEST(WireRequester, ResponsesOfTheWrongLengthAreAnError) {
