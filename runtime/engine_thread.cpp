@@ -162,8 +162,13 @@ void EngineThread::note_waiter(bool begins) {
   if (!begins && relies_on_waiters_.load(std::memory_order_seq_cst)) wake();
 }
 
-// Who hears the wire while this thread sleeps.
-EngineThread::Wire EngineThread::leave_wire_to_waiters() {
+// Who hears the wire while this thread sleeps. Threads that wait again and again are not to wake it each
+// time.
+EngineThread::Wire EngineThread::leave_wire_to_waiters(uint64_t& until_ns, uint64_t now_ns) {
+  if (program_takes_packets()) {
+    until_ns = std::min(until_ns, now_ns + kWireWatchNs);
+    return Wire::kLeave;
+  }
   relies_on_waiters_.store(true, std::memory_order_seq_cst);
   if (waiters_.load(std::memory_order_seq_cst) != 0) return Wire::kLeave;
   relies_on_waiters_.store(false, std::memory_order_relaxed);
@@ -186,7 +191,8 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
     if (lingers != 0) fabric_.want_wake(false);
     fabric_.want_wake(true);
   }
-  const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, leave_wire_to_waiters());
+  const Wire wire = leave_wire_to_waiters(next_ns, now_ns);
+  const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, wire);
   relies_on_waiters_.store(false, std::memory_order_relaxed);
   relies_on_wakes_.store(false, std::memory_order_relaxed);
   return called;

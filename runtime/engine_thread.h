@@ -75,7 +75,7 @@ class EngineThread {
   bool program_takes_packets() const;
   bool let_stores_through();
   enum class Wire : bool { kLeave, kHear };  ///< whether what arrives from other hosts calls for this thread
-  Wire leave_wire_to_waiters();
+  Wire leave_wire_to_waiters(uint64_t& until_ns, uint64_t now_ns);
   bool sleep(uint64_t until_ns, uint64_t now_ns, Wire wire);
   bool sleep_watching(uint64_t until_ns, uint64_t now_ns, Wire wire);
   bool look_outside(uint64_t until_ns, uint64_t now_ns, Wire wire);
