@@ -22,8 +22,11 @@ namespace {
 
 bool blocks(int fd) { return (::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0; }
 
-// A thread that waits takes in what other hosts send itself, rather than be woken by who does.
+// A thread that waits takes in what other hosts send itself, rather than be woken by who does. While there
+// are events it does not look for more: an answer to what they tell of takes the acknowledgement along.
 int take(Context& context, EventQueue& events, Event& event) {
+  if (events.has_unread()) return events.take(event);
+  context.hca->poll();
   if (blocks(events.fd()))
     while (context.opened->wait(events.fd()) == runtime::Waited::kInterrupted)
       if (!signals_restart_calls()) return EINTR;
@@ -70,7 +73,6 @@ int ibv_destroy_comp_channel(ibv_comp_channel* public_channel) {
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   Context* context = still_there(channel->context);
   if (context == nullptr) return -1;
-  context->hca->poll();
   Event event;
   if (const int error = take(*context, Channel::of(channel)->events, event)) {
     errno = error;

@@ -46,6 +46,11 @@ int EventQueue::take(Event& event) {
   }
 }
 
+bool EventQueue::has_unread() {
+  const std::lock_guard guard(lock_);
+  return !events_.empty();
+}
+
 void EventQueue::forget(const void* subject) {
   const std::lock_guard guard(lock_);
   const auto of_subject = [&](const Event& e) { return e.subject == subject; };

@@ -32,6 +32,7 @@ class EventQueue {
   /// Takes the oldest event, waiting for one unless the descriptor is non-blocking. Counts it in
   /// *event.reported. Returns 0 or an errno value (EAGAIN, EINTR).
   int take(Event& event);
+  bool has_unread();
   /// Drops the unread events of a subject.
   void forget(const void* subject);
 
