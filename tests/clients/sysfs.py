@@ -101,6 +101,11 @@ class Check:
         self.expect('No such file' in self.run('ls', '/sys/class/infiniband_mad'), 'there is no infiniband_mad')
         self.expect(self.run('cat', '/sys/class/net/lo/ifindex') == '1\n', 'other paths are as they were')
 
+    def ibstat(self):
+        if shutil.which('ibstat'):
+            text = self.run('ibstat', 'mlx5_0')
+            self.expect(re.search(r"CA 'mlx5_0'[\s\S]*State: (Active|Down)[\s\S]*Link layer: Ethernet", text), text)
+
     def counters(self):
         for counter in ('counters/port_xmit_data', 'counters/port_rcv_packets', 'hw_counters/out_of_sequence'):
             text = self.run('cat', f'{DEVICE}/ports/1/{counter}')
@@ -154,7 +159,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', required=True)
     check = Check(os.path.abspath(parser.parse_args().build))
-    for part in (check.contents, check.subnet, check.ways_of_looking, check.counters, check.ucx, check.killed):
+    for part in (check.contents, check.subnet, check.ways_of_looking, check.ibstat, check.counters, check.ucx, check.killed):
         part()
     sys.exit(1 if check.wrong else 0)
 
