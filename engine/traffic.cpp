@@ -44,7 +44,7 @@ uint32_t frame_bytes(const Port& port, const Gid& destination, bool has_grh) {
   return inner + kEthernetBytes + kUdpBytes + (destination.is_ipv4_mapped() ? kIpv4Bytes : kIpv6Bytes);
 }
 
-uint32_t request_header_bytes(Operation operation, wire::Transport transport) {
+uint32_t header_bytes(Operation operation, wire::Transport transport) {
   uint32_t bytes = 0;
   if (transport == wire::Transport::kUd) bytes = kDethBytes;
   if (transport == wire::Transport::kXrc) bytes = kXrcBytes;
@@ -74,8 +74,7 @@ uint32_t request_header_bytes(Operation operation, wire::Transport transport) {
 PacketCount packets_of_segment(const wire::Segment& segment, uint32_t frame) {
   const uint64_t packets = segment.operation == Operation::kReadRequest ? 1 : segment.packets;
   uint64_t headers = frame * packets;
-  if (segment.has(wire::kFirst) || !segment.has(wire::kLast))
-    headers += request_header_bytes(segment.operation, segment.transport);
+  if (segment.has(wire::kFirst)) headers += header_bytes(segment.operation, segment.transport);
   if (segment.has(wire::kImmediate) || segment.has(wire::kInvalidate)) headers += kImmediateBytes;
   return {headers + padded(segment.length), packets};
 }

@@ -18,8 +18,8 @@ namespace verbatim::engine {
 /// The headers that every packet of this path has, and its CRC.
 uint32_t frame_bytes(const Port& port, const Gid& destination, bool has_grh);
 
-/// Headers that a request of this operation has beside those, in its first packet.
-uint32_t request_header_bytes(wire::Operation operation, wire::Transport transport);
+/// Headers that a request or answer has beside those, in its first packet.
+uint32_t header_bytes(wire::Operation operation, wire::Transport transport);
 
 /// A segment of a wire, which may be several packets.
 PacketCount packets_of_segment(const wire::Segment& segment, uint32_t frame);
