@@ -40,7 +40,7 @@ void fill_public_part(Context& context, Device& device) {
 /// it leads to tells who imports it what there is. Without a board there is nothing to import.
 void make_command_file(Context& context) {
   int& commands = context.verbs.context.cmd_fd;
-  commands = ::memfd_create("verbatim-device", MFD_CLOEXEC);
+  commands = ::memfd_create("verbatim-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (commands < 0) {
     commands = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     return;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "lib/ibverbs/device_board.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,7 +41,11 @@ struct DeviceBoard::Record {
 
 Expected<std::unique_ptr<DeviceBoard>> DeviceBoard::make(int file, const char* device,
                                                          const runtime::ProcessPlace& place) {
-  if (ftruncate(file, kPlace + static_cast<off_t>(sizeof(Record))) != 0)
+  constexpr off_t kEnd = kPlace + static_cast<off_t>(sizeof(Record));
+  rlimit longest{};
+  if (getrlimit(RLIMIT_FSIZE, &longest) == 0 && longest.rlim_cur < static_cast<rlim_t>(kEnd))
+    return Error{EFBIG, "this process may not have files that are long enough"};
+  if (ftruncate(file, kEnd) != 0 || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
     return Error{errno, "the file of a command descriptor cannot be made long enough"};
   void* mapped = mmap(nullptr, sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED, file, kPlace);
   if (mapped == MAP_FAILED) return Error{errno, "the file of a command descriptor cannot be mapped"};
@@ -55,7 +61,10 @@ Expected<std::unique_ptr<DeviceBoard>> DeviceBoard::of(int file) {
   struct stat about {};
   if (fstat(file, &about) != 0) return Error{EBADF, "ibv_import_device: the descriptor is not open"};
   const Error other{EINVAL, "ibv_import_device: the descriptor is not that of an opened device"};
-  if (!S_ISREG(about.st_mode) || about.st_size < kPlace + static_cast<off_t>(sizeof(Record))) return other;
+  // Nobody may cut short what is mapped here.
+  if (!S_ISREG(about.st_mode) || (fcntl(file, F_GET_SEALS) & F_SEAL_SHRINK) == 0 ||
+      about.st_size < kPlace + static_cast<off_t>(sizeof(Record)))
+    return other;
   void* mapped = mmap(nullptr, sizeof(Record), PROT_READ, MAP_SHARED, file, kPlace);
   if (mapped == MAP_FAILED) return other;
   std::unique_ptr<DeviceBoard> board(new DeviceBoard(static_cast<Record*>(mapped)));

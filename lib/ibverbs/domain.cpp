@@ -117,7 +117,8 @@ int ibv_dealloc_pd(ibv_pd* pd) {
     return refuse(context, EBUSY, "ibv_dealloc_pd: objects still belong to the protection domain");
   if (domain->origin != nullptr) return release_parent_domain(domain);
   if (const int error = settle(context, context.hca->destroy_pd(domain->device))) return error;
-  if (context.board != nullptr && !context.imported) context.board->hide_domain(domain->base.handle);
+  if (context.board != nullptr && !context.imported && !domain->imported)
+    context.board->hide_domain(domain->base.handle);
   delete domain;
   return 0;
 }

@@ -369,6 +369,10 @@ TEST(Imports, AreRefusedWithAReason) {
   EXPECT_EQ(errno, ENOENT);
   ibv_pd* pd = ibv_import_pd(self.context, self.pd->handle);
   ASSERT_NE(pd, nullptr);
+  ibv_unimport_pd(ibv_import_pd(self.context, self.pd->handle));
+  ibv_pd* again = ibv_import_pd(self.context, self.pd->handle);
+  EXPECT_NE(again, nullptr) << "the end of an import is not that of the original";
+  ibv_unimport_pd(again);
   EXPECT_EQ(ibv_import_mr(pd, 0), nullptr);
   EXPECT_EQ(errno, ENOENT);
   EXPECT_EQ(ibv_import_mr(pd, UINT32_MAX), nullptr);
