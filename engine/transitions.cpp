@@ -19,9 +19,9 @@ using enum QpType;
 constexpr uint32_t kInitConnected = kQpPkeyIndex | kQpPort | kQpAccessFlags;
 constexpr uint32_t kInitDatagram = kQpPkeyIndex | kQpPort | kQpQkey;
 constexpr uint32_t kRtrUc = kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
-constexpr uint32_t kRtrOptional = kQpAccessFlags | kQpPkeyIndex;
+constexpr uint32_t kRtrOptional = kQpAccessFlags | kQpPkeyIndex | kQpAltPath;
 constexpr uint32_t kRtsRc = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic;
-constexpr uint32_t kRunUc = kQpCurState | kQpAccessFlags | kQpPathMigState;
+constexpr uint32_t kRunUc = kQpCurState | kQpAccessFlags | kQpPathMigState | kQpAltPath;
 constexpr uint32_t kRunRc = kRunUc | kQpMinRnrTimer;
 constexpr uint32_t kRunUd = kQpCurState | kQpQkey;
 // A raw packet queue pair has neither keys nor numbers, and alone a rate.
@@ -31,7 +31,7 @@ constexpr uint32_t kInitDci = kQpPkeyIndex | kQpPort;
 constexpr uint32_t kRtrDct = kQpMinRnrTimer | kQpAv | kQpPathMtu;
 // An XRC sender is the half of RC that asks, a receiver the one that answers.
 constexpr uint32_t kRtsXrc = kQpTimeout | kQpSqPsn;
-constexpr uint32_t kDrainedUc = kQpAv | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState;
+constexpr uint32_t kDrainedUc = kQpAv | kQpAccessFlags | kQpPkeyIndex | kQpPathMigState | kQpAltPath;
 constexpr uint32_t kDrainedRc = kDrainedUc | kQpPort | kQpTimeout | kQpRetryCnt | kQpRnrRetry |
                                 kQpMaxQpRdAtomic | kQpMaxDestRdAtomic | kQpMinRnrTimer;
 constexpr uint32_t kDrainedXrcSend =
