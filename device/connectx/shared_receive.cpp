@@ -40,7 +40,7 @@ Expected<SrqObject*> ConnectxHca::make_srq(uint16_t uid, const hw::SrqSpec& spec
                  "hold one element or more"};
   if (spec.xrcd && !spec.cq)
     return Error{EINVAL, "a shared receive queue of an XRC domain needs a completion queue"};
-  if (spec.tags && (!spec.cq || spec.xrcd || spec.cyclic || spec.tags > kTagsMax))
+  if (spec.tags && (!spec.cq || spec.xrcd || spec.tags > kTagsMax))
     return Error{
         EINVAL,
         "a shared receive queue with a tag list needs a completion queue, no XRC domain, and at most " +

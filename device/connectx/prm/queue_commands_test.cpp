@@ -313,6 +313,9 @@ TEST_F(QueueCommands, SharedReceiveQueuesMayHaveTags) {
   EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
   tags.set(TagMatchingTopologyContext::log_matching_list_sz, 4);
   queue.set(Wq::wq_type, WqType::kCyclic);
+  ASSERT_EQ(run<CreateXrq>(), Status::kOk);
+  EXPECT_TRUE(unit.rmp_.context.cyclic);
+  queue.set(Wq::wq_type, WqType::kCyclicStridingRq);
   EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
   queue.set(Wq::wq_type, WqType::kLinkedList);
   context.set(Xrqc::topology, 0);

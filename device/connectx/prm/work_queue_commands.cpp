@@ -153,8 +153,6 @@ Result create_xrq(Command<CreateXrq>& c) {
   if (context[Xrqc::rlkey]) return refuse(Status::kBadParamErr, "the reserved key is not for users");
   RmpContext wanted;
   if (Result read = read_queue(context[Xrqc::wq], wanted); read.status != Status::kOk) return read;
-  if (wanted.cyclic)
-    return refuse(Status::kBadParamErr, "entries of a queue that matches tags name the next");
   const auto tags = context[Xrqc::tag_matching_topology_context];
   wanted.tags = (1u << tags[TagMatchingTopologyContext::log_matching_list_sz]) - 1;
   if (wanted.tags == 0 || wanted.tags > c.unit.limits().max_tags)
