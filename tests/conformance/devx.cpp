@@ -98,7 +98,7 @@ TEST_F(Devx, CreatesWithCreatingCommandsOnly) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(Mail<prm::AllocUar>().create(context), nullptr);
   EXPECT_EQ(errno, EINVAL);
-  Mail<prm::CreateXrq> not_offered;
+  Mail<prm::CreateSrq> not_offered;
   EXPECT_EQ(not_offered.create(context), nullptr);
   EXPECT_EQ(errno, EREMOTEIO);
   EXPECT_EQ(not_offered.status(), static_cast<uint32_t>(prm::Status::kBadOpErr));

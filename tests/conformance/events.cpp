@@ -186,6 +186,8 @@ TEST(SharedQueues, AreMadeAndNumbered) {
   EXPECT_EQ(refusal(), EINVAL) << "no domain";
   wanted.comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE;
   wanted.srq_type = IBV_SRQT_TM;
+  EXPECT_EQ(refusal(), EINVAL) << "neither completion queue nor size of the tag list";
+  wanted.srq_type = static_cast<ibv_srq_type>(7);
   EXPECT_EQ(refusal(), EOPNOTSUPP);
   ibv_srq_init_attr large{nullptr, {static_cast<uint32_t>(device.max_srq_wr) + 1, 1, 0}};
   EXPECT_EQ(ibv_create_srq(self.pd, &large), nullptr);

@@ -303,8 +303,9 @@ TEST_F(QueueCommands, SharedReceiveQueuesMayHaveTags) {
   EXPECT_EQ(shown[Xrqc::cqn], 0x51u);
   EXPECT_EQ(shown[Xrqc::tag_matching_topology_context][TagMatchingTopologyContext::log_matching_list_sz], 4u);
   EXPECT_EQ(shown[Xrqc::wq][Wq::log_wq_sz], 5u);
-  input<ArmXrq>().set(ArmXrqIn::xrqn, xrqn);
-  input<ArmXrq>().set(ArmXrqIn::lwm, 9);
+  const auto limit = input<ArmXrq>();
+  limit.set(ArmXrqIn::xrqn, xrqn);
+  limit.set(ArmXrqIn::lwm, 9);
   ASSERT_EQ(run<ArmXrq>(), Status::kOk);
   EXPECT_EQ(unit.rmp_.context.limit, 9u);
   tags.set(TagMatchingTopologyContext::log_matching_list_sz, 0);
