@@ -28,7 +28,7 @@ class Migrating : public Script {
   }
   /// The peer has an alternate path, too.
   void arm() {
-    wire::Segment said = packet(Operation::kSend, heard_++, kOnly | wire::kMayMigrate);
+    wire::Segment said = packet(Operation::kSend, heard_++, kOnly | wire::kAckRequest | wire::kMayMigrate);
     post_receive(100);
     rx(said);
     expect_receive();
@@ -146,9 +146,9 @@ TEST(Migration, NeedsAnotherPath) {
   EXPECT_FALSE(static_cast<bool>(s.qp().modify(s.attributes, engine::kQpPathMigState)));
   s.attributes.alternate_port = 1;
   s.attributes.alternate_path = s.attributes.path;
-  s.attributes.alternate_path.sgid_index = 9;
+  s.attributes.alternate_path.is_global = false;
   EXPECT_FALSE(static_cast<bool>(s.qp().modify(s.attributes, engine::kQpAltPath | engine::kQpPathMigState)));
-  s.attributes.alternate_path.sgid_index = 0;
+  s.attributes.alternate_path.is_global = true;
   s.attributes.path_mig_state = 3;
   EXPECT_FALSE(static_cast<bool>(s.qp().modify(s.attributes, engine::kQpAltPath | engine::kQpPathMigState)));
   s.attributes.path_mig_state = engine::kRearm;
