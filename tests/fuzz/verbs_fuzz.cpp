@@ -28,6 +28,9 @@
 using namespace verbatim;
 using namespace verbatim::fuzz;
 
+/// Buffers of any size may be asked for.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+
 namespace {
 
 constexpr uint32_t kSteps = 1200, kThreadsMax = 3;

@@ -71,7 +71,8 @@ void alloc_parent_domain(Player& p) {
   ibv_parent_domain_init_attr attr{};
   attr.pd = p.some_pd();
   attr.td = p.any(p.tds);
-  attr.comp_mask = p.arguments.bits(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS);
+  attr.comp_mask = p.arguments.bits(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+                                    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC);
   if ((attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0) {
     attr.comp_mask |= IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     attr.alloc = allocate;
@@ -235,8 +236,10 @@ void alloc_buf(Player& p) {
   ibv_pd* pd = p.any(p.pds);
   if (pd == nullptr || p.bufs.full()) return;
   ibv_buf* buf = nullptr;
-  void* const memory =
-      p.made("ibv_alloc_buf", ibv_alloc_buf(pd, p.arguments.number<size_t>(p.between(1, 1 << 14)), &buf));
+  // Not so large that a sanitizer would have to describe it.
+  constexpr size_t kOdd[] = {0, SIZE_MAX, SIZE_MAX / 2, size_t{1} << 46};
+  const size_t size = p.arguments.odd() ? kOdd[p.below(std::size(kOdd))] : p.between(1, 1 << 14);
+  void* const memory = p.made("ibv_alloc_buf", ibv_alloc_buf(pd, size, &buf));
   if (memory == nullptr) return;
   p.bufs.add(buf);
   p.buffers[buf] = memory;
