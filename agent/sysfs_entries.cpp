@@ -218,6 +218,10 @@ void add_device(Builder& build, const SysfsDevice& device, const PortView& port,
   add_function(build, function, address, device, port);
   if (device.data_direct) add_data_direct(build, device.index);
 
+  const std::string clock = format("ptp%s%02u", kPciDomain, device.index);
+  build.file(function + "/ptp/" + clock + "/clock_name", "mlx5_ptp");
+  build.link("dev/" + clock, "/dev/null");
+
   const std::string at = function + "/infiniband/" + device.name;
   build.file(at + "/node_type", "1: CA");
   build.file(at + "/node_guid", guid_text(device.guid));

@@ -46,9 +46,12 @@ status=0
 for preset in "${presets[@]}"; do
   echo "sanitize.sh: $preset: building"
   if [ -n "$short" ]; then
+    tests=("${short_tests[@]}")
+    # Its queue pairs write over each other's memory.
+    [ "$preset" = tsan ] || tests+=(verbs_fuzz)
     build_dir=$(VERBATIM_BUILD=$builds/$preset bash "$scripts/build.sh" "$preset" \
-      "${short_tests[@]/#/verbatim_test_}" verbatim_program_verbatimd)
-    only="^($(IFS='|'; echo "${short_tests[*]}"))\$"
+      "${tests[@]/#/verbatim_test_}" verbatim_program_verbatimd)
+    only="^($(IFS='|'; echo "${tests[*]}"))\$"
     run_tests "$build_dir" -R "$only" "$@" || status=1
   else
     build_dir=$(VERBATIM_BUILD=$builds/$preset bash "$scripts/build.sh" "$preset")

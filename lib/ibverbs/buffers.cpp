@@ -78,7 +78,7 @@ void* allocate(ibv_pd* pd, size_t size, ibv_buf** made) {
 const char* locate_in_buffer(ibv_pd* pd, ibv_mr_init_attr& attributes) {
   constexpr uint64_t kFile = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
   const ibv_buf* buffer = attributes.buf;
-  if (pd != buffer->pd) return "the buffer is another protection domain's";
+  if (buffer == nullptr || pd != buffer->pd) return "there is no buffer of this protection domain";
   if ((attributes.comp_mask & IBV_REG_MR_MASK_ADDR) == 0) return "the address in the buffer is missing";
   if ((attributes.comp_mask & kFile) != 0) return "a buffer says itself which file it is in";
   const auto base = reinterpret_cast<uintptr_t>(buffer->base);

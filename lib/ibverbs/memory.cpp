@@ -121,6 +121,15 @@ ibv_mr* register_part(Context& context, ibv_pd* pd, const ibv_mr_init_attr& attr
                          static_cast<uint32_t>(attributes.access));
 }
 
+/// Why the DMA handle cannot go with the region, or nullptr.
+const char* check_handle(const ibv_pd* pd, const ibv_mr_init_attr& attributes) {
+  if ((attributes.comp_mask & IBV_REG_MR_MASK_DMAH) == 0) return nullptr;
+  if (attributes.dmah == nullptr || attributes.dmah->context != pd->context)
+    return "there is no DMA handle, or it is of another context";
+  const bool on_demand = (attributes.access & IBV_ACCESS_ON_DEMAND) != 0;
+  return on_demand ? "DMA handles are for memory that is registered without IBV_ACCESS_ON_DEMAND" : nullptr;
+}
+
 ibv_mr* register_as_described(ibv_pd* pd, ibv_mr_init_attr* wanted) {
   Context* context = usable(pd->context);
   if (context == nullptr) return nullptr;
@@ -128,6 +137,8 @@ ibv_mr* register_as_described(ibv_pd* pd, ibv_mr_init_attr* wanted) {
                               IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_DMAH | IBV_REG_MR_MASK_BUF;
   if ((wanted->comp_mask & ~kKnown) != 0)
     return refuse_pointer(*context, EINVAL, "ibv_reg_mr_ex: unknown bits in comp_mask");
+  if (const char* refusal = check_handle(pd, *wanted))
+    return refuse_pointer(*context, EINVAL, std::string("ibv_reg_mr_ex: ") + refusal);
   ibv_mr_init_attr attributes = *wanted;
   if ((attributes.comp_mask & IBV_REG_MR_MASK_BUF) != 0)
     if (const char* refusal = locate_in_buffer(pd, attributes))

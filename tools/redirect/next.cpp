@@ -59,6 +59,9 @@ ssize_t early_lgetxattr(const char* path, const char* name, void* value, size_t 
   return syscall(SYS_lgetxattr, path, name, value, bytes);
 }
 int early_chdir(const char* path) { return static_cast<int>(syscall(SYS_chdir, path)); }
+int early_clock_gettime(clockid_t clock, timespec* now) {
+  return static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+}
 int early_socket(int domain, int type, int protocol) {
   return static_cast<int>(syscall(SYS_socket, domain, type, protocol));
 }
@@ -135,6 +138,7 @@ __attribute__((constructor)) void look_up() {
   replace(g_next.sigaction, "sigaction");
   replace(g_next.signal, "signal");
   replace(g_next.sysv_signal, "__sysv_signal");
+  replace(g_next.clock_gettime, "clock_gettime");
   replace(g_next.socket, "socket");
   replace(g_next.sendto, "sendto");
   replace(g_next.sendmsg, "sendmsg");
@@ -143,9 +147,10 @@ __attribute__((constructor)) void look_up() {
 }  // namespace
 
 constinit Next g_next = {
-    early_open,      early_openat, early_access,      early_faccessat, early_euidaccess, early_readlinkat,
-    early_readlink,  early_stat,   early_lstat,       early_fstatat,   early_statx,      early_getxattr,
-    early_lgetxattr, early_chdir,  early_fopen,       early_opendir,   early_scandir,    early_realpath,
-    early_sigaction, early_signal, early_sysv_signal, early_socket,    early_sendto,     early_sendmsg};
+    early_open,        early_openat,        early_access,    early_faccessat, early_euidaccess,
+    early_readlinkat,  early_readlink,      early_stat,      early_lstat,     early_fstatat,
+    early_statx,       early_getxattr,      early_lgetxattr, early_chdir,     early_fopen,
+    early_opendir,     early_scandir,       early_realpath,  early_sigaction, early_signal,
+    early_sysv_signal, early_clock_gettime, early_socket,    early_sendto,    early_sendmsg};
 
 }  // namespace verbatim::redirect

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <cstdio>
 
@@ -38,6 +39,7 @@ struct Next {
   int (*sigaction)(int signal, const struct sigaction* wanted, struct sigaction* before);
   sighandler_t (*signal)(int signal, sighandler_t handler);
   sighandler_t (*sysv_signal)(int signal, sighandler_t handler);
+  int (*clock_gettime)(clockid_t clock, timespec* now);
   int (*socket)(int domain, int type, int protocol);
   ssize_t (*sendto)(int file, const void* data, size_t bytes, int flags, const sockaddr* to, socklen_t size);
   ssize_t (*sendmsg)(int file, const msghdr* message, int flags);

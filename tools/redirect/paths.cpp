@@ -75,7 +75,8 @@ bool concerns(const char* path) {
   if (!path || path[0] != '/' || (path[1] != 's' && path[1] != 'd')) return false;
   if (!begins_with(path, "/sys/class/infiniband", 21) &&
       !begins_with(path, "/sys/class/infiniband_verbs", 27) &&
-      !begins_with(path, "/sys/devices/pci5642:00", 23) && !begins_with(path, "/dev/infiniband", 15))
+      !begins_with(path, "/sys/devices/pci5642:00", 23) && !begins_with(path, "/dev/infiniband", 15) &&
+      std::strncmp(path, "/dev/ptp5642", 12) != 0)
     return false;
   return place().length != 0;
 }

@@ -13,7 +13,7 @@ namespace verbatim::redirect {
 inline constexpr size_t kPathMax = 512;
 
 /// True for /sys/class/infiniband, /sys/class/infiniband_verbs, the PCI functions that their links lead to,
-/// /dev/infiniband, and what is below them, when there is a tree. `path` may be a null pointer.
+/// /dev/infiniband and what is below them, and the devices' clocks, when there is a tree. `path` may be a null pointer.
 bool concerns(const char* path);
 
 /// Whether a path, as openat() takes it, is in the tree, also when it got there by way of a folder.
