@@ -137,6 +137,8 @@ void AgentClient::close_all() {
   for (const auto& [slot, proof] : proofs_) close(proof);
   proofs_.clear();
   if (wire_ >= 0) close(std::exchange(wire_, -1));
+  for (const auto& [name, file] : outlets_) close(file);
+  outlets_.clear();
   if (board_file_ >= 0) close(std::exchange(board_file_, -1));
   for (const int file : former_notices_) close(file);
   former_notices_.clear();
@@ -209,6 +211,10 @@ Outcome AgentClient::take_back_the_rest() {
     request.ask = Ask::kJoinGroup;
     request.group = group;
     if (auto asked = ask_once(request, nullptr, 0); !asked) return asked.error();
+  }
+  for (const auto& [name, file] : outlets_) {
+    Request request = outlet_request(name);
+    (void)ask_once(request, &file, 1);
   }
   for (const auto& [name, identity] : xrc_domains_) {
     Request request = xrc_request(name, false, false);

@@ -74,6 +74,8 @@ class AgentClient final : public wire::Neighborhood {
   uint32_t interface_of(const Gid& gid) const override;
   uint32_t interfaces(uint32_t* indices, uint32_t max) const override;
   Expected<int> open_capture() override;
+  /// The file for an outlet of Ethernet frames, as Outlets::open.
+  Expected<int> open_outlet(const std::string& name);
   wire::tap::Board* board() const override { return board_.load(std::memory_order_acquire); }
 
  private:
@@ -112,8 +114,9 @@ class AgentClient final : public wire::Neighborhood {
   std::atomic<wire::tap::Board*> board_{nullptr};
   std::vector<wire::tap::Board*> boards_;  ///< of former agents, too
   int board_file_ = -1;
-  std::map<uint32_t, int> proofs_;  ///< by slot
-  int wire_ = -1;                   ///< a duplicate of the socket on the port of RoCEv2
+  std::map<uint32_t, int> proofs_;      ///< by slot
+  int wire_ = -1;                       ///< a duplicate of the socket on the port of RoCEv2
+  std::map<std::string, int> outlets_;  ///< duplicates of their files, by name
   std::vector<uint32_t> extra_slots_;
   std::vector<Gid> groups_;
   std::vector<std::pair<XrcName, uint64_t>> xrc_domains_;  ///< with their identities

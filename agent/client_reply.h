@@ -8,6 +8,13 @@
 
 namespace verbatim::agent {
 
+inline Request outlet_request(const std::string& name) {
+  Request request{};
+  request.ask = Ask::kOutlet;
+  std::copy_n(name.c_str(), std::min(name.size(), sizeof request.text - 1), request.text);
+  return request;
+}
+
 /// An answer and the descriptors beside it, which are closed unless somebody takes them.
 struct AgentClient::Reply {
   Answer answer{};

@@ -67,4 +67,14 @@ Expected<int> AgentClient::open_capture() {
   return reply->files[0];
 }
 
+Expected<int> AgentClient::open_outlet(const std::string& name) {
+  std::lock_guard<std::mutex> hold(lock_);
+  Expected<Reply> reply = ask_locked(outlet_request(name));
+  if (!reply) return reply.error();
+  if (reply->count != 1) return Error{EPROTO, "the agent sent no file for " + name};
+  if (!outlets_.contains(name)) outlets_[name] = fcntl(reply->files[0], F_DUPFD_CLOEXEC, 0);
+  reply->count = 0;  // theirs now
+  return reply->files[0];
+}
+
 }  // namespace verbatim::agent

@@ -27,6 +27,17 @@ bool is_name(const std::string& text) {
                      [](char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '-' || c == '.'; });
 }
 
+/// "tap=NAME" or "interface=NAME", with the name of an interface.
+bool is_outlet(const std::string& option) {
+  constexpr size_t kInterfaceNameMax = 15;  // IFNAMSIZ less its end
+  for (const char* kind : {"tap=", "interface="}) {
+    const std::string head = kind;
+    if (option.starts_with(head))
+      return option.size() <= head.size() + kInterfaceNameMax && is_name(option.substr(head.size()));
+  }
+  return false;
+}
+
 /// Cuts the text up to the next `end` off its beginning.
 std::string cut(std::string& text, char end) {
   const size_t at = std::min(text.find(end), text.size());
@@ -52,10 +63,16 @@ Expected<DeviceConfig> parse_device(std::string item) {
       device.lag = true;
     else if (option == "infiniband")
       device.infiniband = true;
+    else if (is_outlet(option) && device.outlet.empty())
+      device.outlet = option;
     else
-      return Error{EINVAL, "VERBATIM_DEVICES: mlx5 has no option '" + option +
-                               "'; the options are: data-direct, lag, infiniband"};
+      return Error{EINVAL,
+                   "VERBATIM_DEVICES: mlx5 has no option '" + option +
+                       "'; the options are: data-direct, lag, infiniband, tap=NAME or interface=NAME"};
   }
+  if (device.infiniband && !device.outlet.empty())
+    return Error{EINVAL, "VERBATIM_DEVICES: " + device.name +
+                             " cannot have both: Ethernet frames go to an interface, not InfiniBand's"};
   if (device.lag && device.infiniband)
     return Error{EINVAL,
                  "VERBATIM_DEVICES: " + device.name + " cannot have both: a LAG is of Ethernet ports"};

@@ -25,11 +25,16 @@ TEST(DeviceConfig, TakesOptions) {
   EXPECT_FALSE(devices->at(2).lag || devices->at(2).data_direct);
   const auto refused = parse_devices("a:mlx5:turbo");
   ASSERT_FALSE(refused);
-  EXPECT_NE(std::string::npos, refused.error().reason.find("data-direct, lag, infiniband"))
+  EXPECT_NE(std::string::npos, refused.error().reason.find("data-direct, lag, infiniband, tap=NAME"))
       << refused.error().reason;
   EXPECT_FALSE(parse_devices("a:lag"));
   EXPECT_TRUE(parse_devices("a:mlx5:infiniband")->at(0).infiniband);
   EXPECT_FALSE(parse_devices("a:mlx5:infiniband:lag")) << "a LAG is of Ethernet ports";
+  EXPECT_EQ(parse_devices("a:mlx5:lag:tap=frames0")->at(0).outlet, "tap=frames0");
+  EXPECT_EQ(parse_devices("a:mlx5:interface=eth0.7")->at(0).outlet, "interface=eth0.7");
+  for (const char* wrong : {"a:mlx5:tap=", "a:mlx5:tap=0", "a:mlx5:tap=sixteen-letters-", "a:mlx5:tap=a/b",
+                            "a:mlx5:infiniband:tap=t", "a:mlx5:tap=t:tap=u"})
+    EXPECT_FALSE(parse_devices(wrong)) << wrong;
 }
 
 TEST(DeviceConfig, SaysWhichKindsThereAre) {

@@ -39,7 +39,9 @@ enum class Ask : uint32_t {
   /// The XRC domain of a file (XrcWish in `program`): its identity is the answer's generation. With
   /// `generation`: take mine back, which had that identity.
   kOpenXrcDomain,
-  kCloseXrcDomain,     ///< that of identity `generation`
+  kCloseXrcDomain,  ///< that of identity `generation`
+  /// The open file of an outlet, named by `text` (outlets.h); with a descriptor: take mine back.
+  kOutlet,
   kConnectionManager,  ///< from now on this connection carries the records of agent/cm/protocol.h
 };
 

@@ -302,6 +302,7 @@ void Server::drop(uint64_t id) {
     const uint64_t generation = directory_->slots[client.slot].generation;
     registry_->leave(client.slot);
     xrc_domains_->leave(client.slot);
+    outlets_.leave(client.slot);
     ports_->leave(client.slot);
     watch_wire();
     notify({Event::kGone, client.slot, generation});
@@ -345,6 +346,7 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
   if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
   if (request.ask == Ask::kIntroduce) return introduce(request, attached);
   if (request.ask == Ask::kWire) return wire(client, request, attached);
+  if (request.ask == Ask::kOutlet) return outlet(client, request, attached);
   if (request.ask == Ask::kOpenXrcDomain) return open_xrc_domain(client, request);
   if (request.ask == Ask::kCloseXrcDomain) {
     xrc_domains_->close(client.slot, request.generation);
@@ -437,6 +439,18 @@ Outcome Server::open_own_wire() {
   Outcome opened = ports_->expect(clock_.now_ns());
   watch_wire();
   return opened;
+}
+
+Answer Server::outlet(const Client& client, const Request& request, Attached& attached) {
+  const std::string name(request.text, strnlen(request.text, sizeof request.text));
+  if (attached.count == 1) {
+    if (outlets_.take_back(client.slot, name, attached.files[0])) attached.count = 0;  // it is theirs now
+    return done();
+  }
+  const Expected<int> file = outlets_.open(client.slot, name);
+  if (!file) return refusal(file.error());
+  attached.reply[attached.reply_count++] = *file;
+  return done();
 }
 
 Answer Server::open_xrc_domain(const Client& client, const Request& request) {

@@ -9,6 +9,7 @@
 #include "agent/capture_service.h"
 #include "agent/connection_service.h"
 #include "agent/history.h"
+#include "agent/outlets.h"
 #include "agent/protocol.h"
 #include "agent/registry.h"
 #include "agent/rule_service.h"
@@ -67,6 +68,7 @@ class Server {
   Answer extra_slot(Client& client, const Request& request, const Attached& attached);
   Answer introduce(const Request& request, Attached& attached);
   Answer wire(Client& client, const Request& request, Attached& attached);
+  Answer outlet(const Client& client, const Request& request, Attached& attached);
   Outcome open_own_wire();
   Answer capture(const Client& client, Attached& attached);
   Answer change_rules(const Client& client, const Request& request, const Attached& attached);
@@ -89,6 +91,7 @@ class Server {
   Directory* directory_ = nullptr;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<XrcDomains> xrc_domains_;
+  Outlets outlets_;
   std::unique_ptr<WirePorts> ports_;
   RuleService rules_;
   uint64_t watched_wire_ = 0;                     ///< which of the sockets of ports_ the poller has

@@ -140,7 +140,7 @@ void Engine::destroy_queue_pair(QueuePair* qp) {
         attachments_.erase(attachments_.begin() + static_cast<std::ptrdiff_t>(i));
       }
   }
-  forget_flows(qp);
+  if (qp->type() == QpType::kRaw) forget_flows(qp);
   if (qp->type() == QpType::kXrcReceive) {
     std::lock_guard<std::mutex> hold(xrc_lock_);
     std::erase(xrc_receivers_, qp);

@@ -60,6 +60,7 @@ struct QueuePairSpec {
   uint32_t guest_of = 0;  ///< of a receiver that is another process's (xrc_guests.h): who sends to it
   uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
   bool deaf_to_itself = false;       ///< multicast that it sends does not come back to it
+  FrameWishes frame_wishes;          ///< of a receiver of frames
 };
 
 class Engine final : public wire::Receiver {
@@ -94,8 +95,15 @@ class Engine final : public wire::Receiver {
 
   /// Steers frames to a raw packet queue pair; the rule's number. Rules go with their queue pair.
   Expected<uint32_t> add_flow(QueuePair* qp, const FlowRule& rule);
+  /// The same to something else, which lives as long as the rule.
+  Expected<uint32_t> add_flow(std::shared_ptr<FrameTarget> to, const FlowRule& rule);
   /// EINVAL: there is no such rule.
   Outcome remove_flow(uint32_t number);
+
+  /// Removes the rules that steer to a target.
+  void forget_flows(const FrameTarget* target);
+  /// A frame that comes from the network outside: to all processes of this host that have rules. Any thread.
+  void take_outside_frame(const uint8_t* frame, uint32_t bytes);
 
   /// Drains arrivals and runs queue pairs that waited for room. Returns work done; cheap when there is none.
   uint32_t progress();
@@ -167,6 +175,11 @@ class Engine final : public wire::Receiver {
   /// A channel refused the queue pair's segment: run it again when there is room.
   /// `epoch`: room_epoch() before the refused attempt, so that room made since is not missed.
   void wait_for_room(QueuePair& qp, uint32_t epoch);
+  /// Hands a frame that a queue pair of this port sends to everybody. kBusy: it is to come again when there
+  /// is room.
+  wire::SendResult spread_frame(const Port& port, uint32_t sender, const wire::Piece* pieces, uint32_t count,
+                                uint32_t bytes);
+  const Steering& steering() const { return steering_; }
   uint32_t room_epoch() const { return room_epoch_.load(std::memory_order_acquire); }
   /// The number of a DC initiator's next connection; never 0.
   uint32_t next_connection();
@@ -182,6 +195,8 @@ class Engine final : public wire::Receiver {
   Expected<uint32_t> take_number();
   PublishedQp& published_entry(uint32_t qpn);
   std::atomic<QueuePair*>* entry_of(uint32_t qpn);
+  /// Of the numbers of this process's queue pairs.
+  uint32_t first_number() const;
   uint32_t run_ready();
   uint32_t send_owed();
   void flush_errored();
@@ -194,7 +209,7 @@ class Engine final : public wire::Receiver {
   void forget(QueuePair& qp);
   bool deliver_multicast(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload);
   bool deliver_frame(const wire::Segment& segment, wire::Payload& payload);
-  void forget_flows(const QueuePair* qp);
+  Expected<uint32_t> join_and_add(FrameTarget* to, const FlowRule& rule, std::shared_ptr<FrameTarget> hold);
 
   wire::Fabric& fabric_;
   Host& host_;

@@ -33,6 +33,7 @@ inline bool is_local(Opcode op) {
   return op == Opcode::kNop || op == Opcode::kKeyUpdate || op == Opcode::kSignatureValue ||
          op == Opcode::kMemoryCopy || op == Opcode::kTagList;
 }
+inline bool is_for_frames(Opcode op) { return op == Opcode::kSend || op == Opcode::kSegmentedSend; }
 /// How long the answer to a request may take, by the code of a queue pair's attribute; the code 0 means for
 /// ever.
 inline uint64_t ack_timeout_ns(uint8_t code) { return 4096ull << code; }

@@ -12,6 +12,14 @@
 
 namespace verbatim::engine {
 
+/// The way of frames from an Ethernet port to a network outside this host's programs. Thread safe.
+class FrameOutlet {
+ public:
+  virtual ~FrameOutlet() = default;
+  /// What does not fit is lost, as on any network. False: the memory is not mapped.
+  virtual bool send(const wire::Piece* pieces, uint32_t count) = 0;
+};
+
 /// What queue pairs send and receive through. An Ethernet port has the addresses of the host; one of an
 /// InfiniBand subnet has a LID, by which the subnet finds it, and a single GID.
 struct Port {
@@ -19,6 +27,7 @@ struct Port {
   Gid gid;                         ///< of an InfiniBand port
   uint32_t device = 0;             ///< whose it is: a number of the process's
   std::atomic<bool> down = false;  ///< nothing is sent
+  FrameOutlet* outlet = nullptr;   ///< outlives the port; nullptr: frames stay among programs
 
   bool is_infiniband() const { return lid != 0; }
 };

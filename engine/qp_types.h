@@ -98,7 +98,8 @@ struct QpAttributes {
   uint8_t rnr_retry = 0;  ///< 7: for ever
   uint8_t alternate_port = 0;
   uint8_t alternate_timeout = 0;
-  uint32_t rate_limit = 0;  ///< kbit/s
+  uint32_t rate_limit = 0;   ///< kbit/s, of a sender of frames; 0: none
+  uint32_t burst_bytes = 0;  ///< that may go at once within it; 0: the device's choice
 };
 
 /// Affiliated and port events; values are those of IBV_EVENT_*.

@@ -103,6 +103,7 @@ void QueuePair::apply(const QpAttributes& a, uint32_t mask) {
   if (mask & kQpMinRnrTimer) mine.min_rnr_timer = a.min_rnr_timer;
   if (mask & kQpDestQpn) mine.dest_qpn = a.dest_qpn;
   if (mask & kQpPathMigState) mine.path_mig_state = a.path_mig_state;
+  if (mask & kQpRateLimit) mine.rate_limit = a.rate_limit;
   if (mask & kQpEnSqdAsyncNotify) mine.en_sqd_async_notify = a.en_sqd_async_notify;
   if (mask & kQpAltPath) {
     mine.alternate_path = a.alternate_path;

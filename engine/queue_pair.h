@@ -18,7 +18,7 @@ namespace verbatim::engine {
 ///                          RTS  -> SQE -> RTS   (send errors of UC and UD)
 ///
 /// A DC initiator has no SQD; a DC target stays in RTR until it is destroyed.
-class QueuePair {
+class QueuePair final : public FrameTarget {
  public:
   QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published);
 
@@ -69,6 +69,7 @@ class QueuePair {
     return target_ ? target_->on_request(from, segment, payload, answer)
                    : responder_.on_request(from, segment, payload, answer);
   }
+  void take_frame(const ArrivedFrame& frame, uint32_t tag) override;
   /// Sends owed responses and acknowledgements; false when a channel had no room.
   bool send_owed() { return target_ ? target_->send_owed() : responder_.send_owed(); }
   void note_key_violation();

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/engine.h"
+#include "engine/frame_segments.h"
 #include "engine/message.h"
 #include "engine/queue_pair.h"
 #include "wire/link/burst.h"
@@ -27,6 +28,7 @@ Operation operation_of(Opcode opcode) {
     case Opcode::kSend:
     case Opcode::kSendImmediate:
     case Opcode::kSendInvalidate:
+    case Opcode::kSegmentedSend:
       return Operation::kSend;
     case Opcode::kWrite:
     case Opcode::kWriteImmediate:
@@ -202,6 +204,7 @@ Requester::Step Requester::advance() {
                       "the work queue entry was changed while its message was under way");
   if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_ && behind_ == 0)
     return Step::kStop;
+  if (opcode == Opcode::kSegmentedSend) return send_segments(message);
   if (qp_.type() == QpType::kRaw) return send_frame(message);
   return qp_.type() == QpType::kUd ? send_datagram(message) : send_connected(message);
 }
@@ -253,7 +256,8 @@ Status Requester::check(Message& message, const char*& why) {
   const SendWork& work = message.work;
   const QpType type = qp_.type();
   const bool send = !awaits_response(work.opcode) && !is_write(work.opcode);
-  if ((type == QpType::kUd && !send) || (type == QpType::kRaw && work.opcode != Opcode::kSend) ||
+  if ((type == QpType::kUd && !send) || (type == QpType::kRaw && !is_for_frames(work.opcode)) ||
+      (work.opcode == Opcode::kSegmentedSend && type != QpType::kRaw) ||
       (type == QpType::kUc && awaits_response(work.opcode)) || (dynamic_ && is_placement(work.opcode)) ||
       (!reliable_ && work.opcode == Opcode::kSendInvalidate)) {
     why = "the operation is not offered by this service type";
@@ -277,9 +281,10 @@ Status Requester::check(Message& message, const char*& why) {
     message.count++;
   }
   const uint64_t length = work.length();
-  const uint64_t most = type == QpType::kUd    ? kDatagramBytesMax
-                        : type == QpType::kRaw ? kFrameBytesMax
-                                               : wire::kMessageBytesMax;
+  const uint64_t most = work.opcode == Opcode::kSegmentedSend ? work.header_bytes + kSegmentedBytesMax
+                        : type == QpType::kUd                 ? kDatagramBytesMax
+                        : type == QpType::kRaw                ? kFrameBytesMax
+                                                              : wire::kMessageBytesMax;
   const bool eight = is_atomic(work.opcode) || work.opcode == Opcode::kAtomicWrite;
   if (length > most || (eight && length != 8) || (work.opcode == Opcode::kFlush && length != 0)) {
     why = eight                           ? "an atomic needs exactly 8 bytes of local memory"

@@ -115,7 +115,10 @@ class Requester final : private KeyErrors {
   Step send_datagram(Message& message);
   void address_to(const Destination& to, wire::Segment& segment) const;
   Step send_frame(Message& message);
-  const char* stage_frame(const Message& message, Window& window, uint8_t* buffer) const;
+  Step send_segments(Message& message);
+  Step after_frame(wire::SendResult result, Message& message, uint32_t room);
+  const char* stage_frame(const Message& message, bool whole, Window& window, uint8_t* buffer) const;
+  bool let_out(uint8_t* frame, uint32_t& bytes) const;
   Step send_connected(Message& message);
   Step send_pieces(Message& message);
   Step send_scattered(Message& message, uint32_t most);

@@ -29,6 +29,7 @@ namespace verbatim::engine {
 class Elements;
 class Engine;
 class QueuePair;
+class ShapedFrame;
 struct Window;
 
 class Responder {
@@ -62,7 +63,7 @@ class Responder {
   /// The program has sent something, on a wire. Takes the lock.
   void note_send();
   /// An Ethernet frame that a rule steers here. Takes the lock.
-  void take_frame(const uint8_t* frame, uint32_t bytes, const FrameFacts& facts);
+  void take_frame(const ShapedFrame& frame);
   /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
   void flush_posted();
 

@@ -10,7 +10,7 @@ namespace verbatim::engine {
 namespace {
 
 // Targets are compared, never used.
-QueuePair* queue_pair(uintptr_t number) { return reinterpret_cast<QueuePair*>(number); }
+FrameTarget* queue_pair(uintptr_t number) { return reinterpret_cast<FrameTarget*>(number); }
 
 using Frame = std::vector<uint8_t>;
 
@@ -61,8 +61,8 @@ FlowRule to_port(uint8_t protocol, int port, uint16_t priority = 0) {
 /// The numbers of the queue pairs that a frame goes to.
 std::vector<uintptr_t> who(const Steering& steering, const Frame& frame) {
   std::vector<uintptr_t> numbers;
-  for (const Steering::Target& target : steering.match(headers(frame)))
-    numbers.push_back(reinterpret_cast<uintptr_t>(target.qp));
+  for (const Steering::Target& target : steering.match(headers(frame), 100))
+    numbers.push_back(reinterpret_cast<uintptr_t>(target.to));
   std::ranges::sort(numbers);
   return numbers;
 }
@@ -195,7 +195,7 @@ TEST(Steering, TagsComeWithTheRule) {
   FlowRule rule = to_mac(1);
   rule.tag = 77;
   steering.add(queue_pair(1), rule);
-  const auto targets = steering.match(headers(udp_over_ipv4(1, 1)));
+  const auto targets = steering.match(headers(udp_over_ipv4(1, 1)), 100);
   ASSERT_EQ(targets.size(), 1u);
   EXPECT_EQ(targets[0].tag, 77u);
 }

@@ -24,7 +24,7 @@ constexpr uint32_t kRtsRc = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | 
 constexpr uint32_t kRunUc = kQpCurState | kQpAccessFlags | kQpPathMigState;
 constexpr uint32_t kRunRc = kRunUc | kQpMinRnrTimer;
 constexpr uint32_t kRunUd = kQpCurState | kQpQkey;
-// A raw packet queue pair has neither keys nor numbers.
+// A raw packet queue pair has neither keys nor numbers, and alone a rate.
 // A DC initiator learns of its peers from its work requests; a DC target is ready from RTR on and goes
 // nowhere from there.
 constexpr uint32_t kInitDci = kQpPkeyIndex | kQpPort;
@@ -66,14 +66,14 @@ constexpr Rule kRules[] = {
     {kRtr, kRts, kRc, kRtsRc, kRunRc},
     {kRtr, kRts, kUc, kQpSqPsn, kRunUc},
     {kRtr, kRts, kUd, kQpSqPsn, kRunUd},
-    {kRtr, kRts, kRaw, 0, kQpCurState},
+    {kRtr, kRts, kRaw, 0, kQpCurState | kQpRateLimit},
     {kRtr, kRts, kDci, kRtsRc, kQpMinRnrTimer},
     {kRtr, kRts, kXrcSend, kRtsRc, kRunUc},
     {kRtr, kRts, kXrcReceive, kRtsXrc, kRunRc},
     {kRts, kRts, kRc, 0, kRunRc},
     {kRts, kRts, kUc, 0, kRunUc},
     {kRts, kRts, kUd, 0, kRunUd},
-    {kRts, kRts, kRaw, 0, kQpCurState},
+    {kRts, kRts, kRaw, 0, kQpCurState | kQpRateLimit},
     {kRts, kRts, kDci, 0, kQpMinRnrTimer},
     {kRts, kRts, kXrcSend, 0, kRunUc},
     {kRts, kRts, kXrcReceive, 0, kRunRc},

@@ -23,6 +23,7 @@ enum class Opcode : uint8_t {
   kSend,
   kSendImmediate,
   kSendInvalidate,
+  kSegmentedSend,  ///< of frames: one request is cut into many (frame_segments.h)
   kWrite,
   kWriteImmediate,
   kRead,
@@ -67,10 +68,14 @@ struct SendWork {
   uint32_t reach;          ///< of a flush: bytes that it covers
   uint64_t remote_address = 0;
   uint32_t rkey = 0;
-  uint64_t swap_or_add = 0;  ///< host order
-  uint64_t compare = 0;      ///< host order
-  Destination destination;   ///< datagrams, DC initiators and XRC senders only
-  uint8_t checksums = 0;     ///< of frames: which to compute (frame_checksums.h)
+  uint64_t swap_or_add = 0;   ///< host order
+  uint64_t compare = 0;       ///< host order
+  Destination destination;    ///< datagrams, DC initiators and XRC senders only
+  uint8_t checksums = 0;      ///< of frames: which to compute (frame_checksums.h)
+  bool inserts_vlan = false;  ///< a tag of `vlan` goes in front of the frame's EtherType
+  uint16_t vlan = 0;
+  /// Of a segmented send: bytes of payload in a frame, and of headers before all of it.
+  uint16_t segment_bytes = 0, header_bytes = 0;
 
   uint32_t sge_count = 0;
   Sge sges[kSgeMax];
@@ -114,7 +119,10 @@ struct FrameFacts {
   uint8_t network = 0;    ///< 4, 6: IP version; 0: something else
   uint8_t transport = 0;  ///< IP protocol number of TCP or UDP; 0: something else
   uint8_t right_checksums = 0;
-  uint32_t tag = 0;  ///< of the rule that it came by
+  uint32_t tag = 0;       ///< of the rule that it came by
+  bool stripped = false;  ///< `vlan` was taken out of it
+  uint16_t vlan = 0;
+  uint32_t hash = 0;  ///< by which it was spread over queues; 0: it was not
 };
 
 /// How a received message ended.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "agent/client.h"
 #include "agent/device_config.h"
@@ -23,6 +24,7 @@
 #include "runtime/crypto_setting.h"
 #include "runtime/doorbell_linger.h"
 #include "runtime/engine_thread.h"
+#include "runtime/outlet.h"
 #include "runtime/stand_in.h"
 #include "runtime/sysfs.h"
 #include "wire/link/mux_fabric.h"
@@ -256,8 +258,10 @@ void after_fork_child() {
   now.lock.unlock();
 }
 
-connectx::Identity identity_of(const DeviceEntry& device, const connectx::CryptoOptions& crypto) {
+connectx::Identity identity_of(const DeviceEntry& device, const connectx::CryptoOptions& crypto,
+                               Outlet* outlet) {
   connectx::Identity identity;
+  identity.outlet = outlet;
   identity.name = device.name;
   identity.node_guid = device.guid;
   identity.device = device.index;
@@ -272,13 +276,25 @@ connectx::Identity identity_of(const DeviceEntry& device, const connectx::Crypto
   return identity;
 }
 
+/// Nothing where no name is given.
+Expected<std::unique_ptr<Outlet>> open_outlet(Process& process, const std::string& name) {
+  if (name.empty()) return std::unique_ptr<Outlet>();
+  const Expected<int> file = process.agent().open_outlet(name);
+  if (!file) return Error{file.error().code, name + ": " + file.error().reason};
+  auto outlet = std::make_unique<Outlet>(*file, process.engine());
+  if (!outlet->runs()) return Error{EAGAIN, "this process may have no more threads"};
+  return outlet;
+}
+
 class OpenConnectx final : public OpenDevice {
  public:
   OpenConnectx(Process& process, const DeviceEntry& device, const connectx::CryptoOptions& crypto,
-               hw::EventSink& sink)
+               std::unique_ptr<Outlet> outlet, hw::EventSink& sink)
       : process_(process),
         device_(device.index),
-        hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink, identity_of(device, crypto))) {
+        outlet_(std::move(outlet)),
+        hca_(std::make_unique<connectx::ConnectxHca>(process.engine(), sink,
+                                                     identity_of(device, crypto, outlet_.get()))) {
     process_.add(*hca_);
     process_.name_device(device.index, device.name);
     process_.engine().published().header.objects[0].fetch_add(1);
@@ -300,6 +316,7 @@ class OpenConnectx final : public OpenDevice {
  private:
   Process& process_;
   const uint32_t device_;
+  std::unique_ptr<Outlet> outlet_;
   std::unique_ptr<connectx::ConnectxHca> hca_;
 };
 
@@ -308,10 +325,12 @@ OpenConnectx::~OpenConnectx() {
   std::lock_guard<std::mutex> hold(now.lock);
   if (now.process != &process_) {  // in the child of a fork: what it holds is the parent's
     (void)hca_.release();
+    if (outlet_) outlet_.release()->abandon();
     return;
   }
   process_.remove(*hca_);
   hca_.reset();
+  outlet_.reset();
   process_.engine().published().header.objects[0].fetch_sub(1);
   if (--now.users > 0) return;
   delete now.process;
@@ -331,7 +350,7 @@ Expected<std::vector<DeviceEntry>> list_devices() {
   for (const agent::DeviceConfig& each : *configured) {
     const auto index = static_cast<uint32_t>(devices.size());
     devices.push_back({each.name, each.kind, index, guid + index, each.data_direct, each.lag, each.infiniband,
-                       agent::pci_address(index)});
+                       each.outlet, agent::pci_address(index)});
   }
   return devices;
 }
@@ -351,8 +370,14 @@ Expected<std::unique_ptr<OpenDevice>> open_device(const DeviceEntry& device, hw:
     if (!started) return cannot(started.error());
     now.process = started->release();
   }
+  auto outlet = open_outlet(*now.process, device.outlet);
+  if (!outlet) {
+    if (now.users == 0) delete std::exchange(now.process, nullptr);
+    return cannot(outlet.error());
+  }
   now.users++;
-  return std::unique_ptr<OpenDevice>(new OpenConnectx(*now.process, device, *crypto, sink));
+  return std::unique_ptr<OpenDevice>(
+      new OpenConnectx(*now.process, device, *crypto, std::move(*outlet), sink));
 }
 
 }  // namespace verbatim::runtime

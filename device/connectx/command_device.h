@@ -8,6 +8,7 @@
 #include "device/connectx/object_numbers.h"
 #include "device/connectx/prm/command_unit.h"
 #include "device/connectx/protection_device.h"
+#include "device/connectx/raw_queue.h"
 
 namespace verbatim::connectx {
 
@@ -21,6 +22,12 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
   CommandDevice(ConnectxHca& hca, ObjectNumbers& numbers, ProtectionDevice& protection);
   /// Takes down what commands made, once the device has ended its queue pairs and keys.
   void destroy_leftovers();
+  /// What rules steer to by the number of a TIR. ENOENT: there is none.
+  Expected<std::shared_ptr<engine::FrameTarget>> frame_target(uint32_t tirn);
+  /// Objects have changed that such targets are made of.
+  void follow_objects();
+  /// Removes the rules that steer to them.
+  void forget_targets();
   /// A queue pair is about to be destroyed.
   void retire(QpObject& qp) { counters_.retire(qp); }
 
@@ -110,6 +117,7 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
   };
   Expected<hw::Mr*> make_umem_key(uint16_t uid, const hw::MrSpec& spec, const prm::MkeySpec& wanted,
                                   UmemObject*& umem);
+  std::shared_ptr<const SpreadTarget::Plan> plan_of(const prm::Object& tir);
   Outcome hold(uint16_t uid, prm::ObjectId id) override;
   void let_go(prm::ObjectId id) override;
 
@@ -120,6 +128,7 @@ class CommandDevice final : public prm::CommandUnit, private prm::DeviceObjects 
   std::unordered_map<uint32_t, Mkey> mkeys_;  ///< by index
   std::unordered_map<uint32_t, uint16_t> scheduling_makers_;
   prm::ObjectStore objects_{*this};
+  std::unordered_map<uint32_t, std::weak_ptr<SpreadTarget>> spread_targets_;  ///< by the number of the TIR
   CounterSets counters_{numbers_, objects_};
 };
 

@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "abi/prm/receive_steering.h"
 #include "device/connectx/connectx_hca.h"
 #include "device/connectx/memory_range.h"
 #include "device/connectx/prm/command_table.h"
@@ -36,6 +37,8 @@ void ConnectxHca::execute(std::span<const uint8_t> in, std::span<uint8_t> out) {
       show_object(kind, number);
     else if (prm::ends_object(command))
       hide_object(kind, number);
+    else if (command.opcode == prm::ModifyRqt::kOpcode || command.opcode == prm::ModifyTir::kOpcode)
+      commands_.follow_objects();
     return;
   }
   explain(0, static_cast<int>(engine::kRefusal | EREMOTEIO), told(reply.result).c_str());

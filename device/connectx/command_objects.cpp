@@ -100,13 +100,15 @@ Outcome CommandDevice::destroy_umem(uint16_t uid, uint32_t number) {
 
 Expected<std::unique_ptr<prm::RawQueueBody>> CommandDevice::make_raw_queue(const prm::RawQueueSpec& spec) {
   constexpr uint64_t kDoorbellBytes = 8;
-  if (!memory_in(*numbers_.umems.at(spec.umem), spec.offset, spec.bytes))
-    return Error{EINVAL, "the work queue reaches beyond its umem"};
+  std::byte* ring = memory_in(*numbers_.umems.at(spec.umem), spec.offset, spec.bytes);
+  if (!ring) return Error{EINVAL, "the work queue reaches beyond its umem"};
   const std::byte* doorbell =
       memory_in(*numbers_.umems.at(spec.doorbell_umem), spec.doorbell_offset, kDoorbellBytes);
   if (!doorbell) return Error{EINVAL, "the doorbell record reaches beyond its umem"};
-  return std::unique_ptr<prm::RawQueueBody>(std::make_unique<RawQueue>(
-      spec, reinterpret_cast<const uint32_t*>(doorbell), *numbers_.cqs.at(spec.cqn), hca_.failed_queues()));
+  auto queue = std::make_shared<FrameQueue>(spec, ring, reinterpret_cast<const uint32_t*>(doorbell),
+                                            *numbers_.cqs.at(spec.cqn), hca_.engine(), hca_.events());
+  return std::unique_ptr<prm::RawQueueBody>(
+      std::make_unique<RawQueue>(std::move(queue), hca_.failed_queues()));
 }
 
 Outcome CommandDevice::count_in(uint16_t uid, uint32_t qpn, uint32_t set) {

@@ -198,6 +198,10 @@ void CompletionRing::write_receive(const Received& received, uint64_t time) {
   if (received.tag_header) [[unlikely]]
     std::memcpy(cqe->tag_header, received.tag_header, sizeof cqe->tag_header);
   cqe->application = received.application;
+  if (received.hash != 0) {
+    const Be32 hash(received.hash);
+    std::memcpy(cqe->tag_header + kFrameHashAt, &hash, sizeof hash);
+  }
   cqe->user_index = received.user_index;
   cqe->immediate = Be32::from_raw(received.immediate_raw);
   cqe->byte_count = received.bytes;

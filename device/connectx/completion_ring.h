@@ -30,6 +30,7 @@ class CompletionRing final : public engine::Held {
     uint32_t flags_rqpn, user_index, immediate_raw, bytes, qpn;
     uint16_t counter, slid;
     uint32_t frame = 0;                ///< Cqe::frame
+    uint32_t hash = 0;                 ///< of a frame that is spread over queues
     uint32_t application = 0;          ///< Cqe::application
     const void* tag_header = nullptr;  ///< 16 bytes
   };

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/fault_copy.h"
+#include "device/connectx/esp_action.h"
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/limits.h"
 #include "device/connectx/queue_checks.h"
@@ -68,10 +69,11 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
   port_.lid = identity.lid;
   port_.gid = identity.gid;
   port_.device = identity.device;
+  port_.outlet = identity.outlet;
   if (port_.is_infiniband())
     limits_.max_pkeys = engine::kSubnetPkeys;
   else
-    limits_.max_frame_bytes = engine::kFrameBytesMax;
+    describe_frames(limits_);
   install_fault_guard();
   refresh_fault_guard();
 }
@@ -79,6 +81,7 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
 // Peers must find nothing of a closed device: its queue pairs and keys go, whatever the program left behind.
 ConnectxHca::~ConnectxHca() {
   while (QpObject* qp = qps_.first()) (void)destroy_qp(qp);
+  commands_.forget_targets();
   while (MrObject* mr = mrs_list_.first()) (void)destroy_mr(mr);
   commands_.destroy_leftovers();
   while (CqObject* cq = cqs_.first())
@@ -216,6 +219,7 @@ Expected<QpObject*> ConnectxHca::make_qp(uint16_t uid, const hw::QpSpec& spec, h
   wanted.port = &port_;
   wanted.errored_streams_max = spec.errored_streams_max;
   wanted.deaf_to_itself = spec.deaf_to_itself;
+  wanted.frame_wishes = spec.frames;
   if (xrc_receiver) {
     const Expected<uint64_t> domain = hold_xrcd(uid, spec.xrcd);
     if (!domain) return domain.error();
@@ -275,14 +279,26 @@ Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
   return Done{};
 }
 
+Outcome ConnectxHca::check_rate(const hw::QpAttributes& attributes, uint32_t mask) const {
+  const uint32_t rate = attributes.rate_limit;
+  if (!(mask & engine::kQpRateLimit) || rate == 0) return Done{};
+  if (rate >= limits_.pacing_min_kbps && rate <= limits_.pacing_max_kbps) return Done{};
+  return Error{EINVAL, "the device paces from " + std::to_string(limits_.pacing_min_kbps) + " to " +
+                           std::to_string(limits_.pacing_max_kbps) + " kbit/s"};
+}
+
 Outcome ConnectxHca::modify_qp(hw::Qp* face, const hw::QpAttributes& attributes, uint32_t mask) {
   auto* qp = static_cast<QpObject*>(face);
+  if (Outcome paceable = check_rate(attributes, mask); !paceable) return paceable;
   Outcome done = qp->queue_pair->modify(attributes, mask);
-  if (done && (mask & engine::kQpState) && attributes.state == hw::QpState::kReset) {
+  const bool reset = (mask & engine::kQpState) && attributes.state == hw::QpState::kReset;
+  if (done && reset) {
     qp->send.reset();
     qp->receive.reset();
     if (qp->tagged) qp->tagged->reads().reset();
   }
+  if (done && (reset || (mask & engine::kQpRateLimit)))
+    scheduling_.pace(*qp, reset ? hw::QpAttributes{} : attributes);
   return done;
 }
 
@@ -345,8 +361,16 @@ Outcome ConnectxHca::detach_multicast(hw::Qp* face, const Gid& group) {
   return engine_.detach_multicast(static_cast<QpObject*>(face)->queue_pair, group);
 }
 
-Expected<uint32_t> ConnectxHca::create_flow(hw::Qp* face, const hw::FlowRule& rule) {
-  return engine_.add_flow(static_cast<QpObject*>(face)->queue_pair, rule);
+Expected<uint32_t> ConnectxHca::create_flow(const hw::FlowDestination& to, const hw::FlowRule& rule) {
+  if (to.tir == 0) return engine_.add_flow(static_cast<QpObject*>(to.qp)->queue_pair, rule);
+  const std::lock_guard hold(numbers_.lock);
+  const auto target = commands_.frame_target(to.tir);
+  return target ? engine_.add_flow(*target, rule) : Expected<uint32_t>(target.error());
+}
+
+Expected<std::shared_ptr<hw::EspAction>> ConnectxHca::create_esp_action(const hw::EspSpec& spec) {
+  if (!engine::AesGcm::takes(spec.key.size())) return Error{EINVAL, "AES keys have 16 or 32 bytes"};
+  return std::shared_ptr<hw::EspAction>(std::make_shared<EspAction>(spec));
 }
 
 void ConnectxHca::ring_send(hw::Qp* face) { static_cast<QpObject*>(face)->queue_pair->ring(); }

@@ -31,6 +31,7 @@ struct Identity {
   uint16_t lid = 0, sm_lid = 0;  ///< as hw::PortState
   Gid gid{};                     ///< of an InfiniBand port
   uint32_t device = 0;           ///< as engine::Port
+  engine::FrameOutlet* outlet = nullptr;
 };
 
 /// A soft ConnectX-7: decodes work queue entries of the real formats and runs them on the engine.
@@ -109,8 +110,9 @@ class ConnectxHca final : public hw::Hca {
 
   Outcome attach_multicast(hw::Qp*, const Gid&) override;
   Outcome detach_multicast(hw::Qp*, const Gid&) override;
-  Expected<uint32_t> create_flow(hw::Qp*, const hw::FlowRule&) override;
+  Expected<uint32_t> create_flow(const hw::FlowDestination&, const hw::FlowRule&) override;
   Outcome destroy_flow(uint32_t number) override { return engine_.remove_flow(number); }
+  Expected<std::shared_ptr<hw::EspAction>> create_esp_action(const hw::EspSpec&) override;
 
   void ring_send(hw::Qp*) override;
   std::atomic<uint32_t>& program_polls() override { return engine_.program_poll_count(); }
@@ -127,6 +129,7 @@ class ConnectxHca final : public hw::Hca {
   EventRouter& events() { return router_; }
   UarTable& uars() { return uars_; }
   FailedQueues& failed_queues() { return failed_queues_; }
+  engine::Engine& engine() { return engine_; }
   Expected<CqObject*> create_cq_for(uint16_t uid, const hw::CqSpec&);
   Expected<SrqObject*> create_srq_for(uint16_t uid, const hw::SrqSpec&);
   Expected<QpObject*> create_qp_for(uint16_t uid, const hw::QpSpec&);
@@ -156,6 +159,7 @@ class ConnectxHca final : public hw::Hca {
   Expected<QpObject*> make_qp(uint16_t uid, const hw::QpSpec&, hw::EventSink& sink);
   Expected<uint64_t> hold_xrcd(uint16_t uid, uint32_t number);
   void let_go_of_xrcd(uint32_t number);
+  Outcome check_rate(const hw::QpAttributes& attributes, uint32_t mask) const;
   Outcome check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const;
   void tell_of_port(hw::AsyncEvent event);
   void show_object(std::string_view kind, uint32_t number);

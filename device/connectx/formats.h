@@ -53,6 +53,7 @@ enum WqeOpcode : uint8_t {
   kOpWriteImmediate = 0x09,
   kOpSend = 0x0a,
   kOpSendImmediate = 0x0b,
+  kOpSegmentedSend = 0x0e,
   kOpRead = 0x10,
   kOpCompareSwap = 0x11,
   kOpFetchAdd = 0x12,
@@ -136,6 +137,8 @@ struct EthernetSegment {
   Be16 inline_bytes;
   uint8_t inline_start[2];  ///< where the inline bytes begin; they go on behind the segment
 };
+/// In inline_bytes: nothing is inline, a VLAN tag of what follows is put into the frame.
+inline constexpr uint16_t kInsertVlan = 1u << 15;
 inline constexpr uint8_t kFrameNetworkChecksum = 1 << 6, kFrameTransportChecksum = 1 << 7;
 static_assert(sizeof(EthernetSegment) == 16 && offsetof(EthernetSegment, inline_start) == 14);
 inline constexpr uint32_t kGrhPresent = 1u << 30;
@@ -351,8 +354,11 @@ struct TagResult {
 };
 inline constexpr uint32_t kTagSuccess = 1u << 31;
 static_assert(sizeof(TagResult) == 16 && offsetof(Cqe, application) == 40);
+/// In the place of tag_header: the hash by which a frame was spread over receive queues, big-endian.
+inline constexpr size_t kFrameHashAt = 12;
 /// What a completion tells of a frame: which checksums are right, kinds of headers.
 inline constexpr uint32_t kFrameNetworkRight = 1u << 25, kFrameTransportRight = 1u << 26;
+inline constexpr uint32_t kFrameVlanStripped = 1u << 16;  ///< the low half is what the tag said
 inline constexpr uint32_t kFrameTransportShift = 20, kFrameNetworkShift = 18;
 inline constexpr uint32_t kFrameIpv6 = 1, kFrameIpv4 = 2;  ///< network headers
 inline constexpr uint32_t kFrameTcp = 1, kFrameUdp = 2;    ///< transport headers

@@ -2,12 +2,15 @@
 #include "device/connectx/limits.h"
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 #include "device/connectx/device_memory.h"
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/prm/object_limits.h"
 #include "device/connectx/tag_list.h"
+#include "engine/frame_headers.h"
+#include "engine/frame_segments.h"
 #include "engine/memory_keys.h"
 #include "wire/link/segment.h"
 
@@ -72,6 +75,11 @@ hw::Limits connectx7_limits(uint64_t node_guid) {
   limits.completion_vectors = std::clamp(std::thread::hardware_concurrency(), 1u, kCompletionVectorsMax);
   limits.interrupt_vectors = 256;
   return limits;
+}
+
+void describe_frames(hw::Limits& limits) {
+  limits.max_frame_bytes = engine::kFrameBytesMax;
+  limits.log_segmented_bytes_max = static_cast<uint32_t>(std::countr_zero(engine::kSegmentedBytesMax));
 }
 
 }  // namespace verbatim::connectx

@@ -19,6 +19,7 @@ uint8_t cqe_opcode(engine::Opcode opcode) {
     case engine::Opcode::kSendInvalidate:
       return kCqeSendInvalidate;
     case engine::Opcode::kSend:
+    case engine::Opcode::kSegmentedSend:
     case engine::Opcode::kWrite:
     case engine::Opcode::kRead:
     case engine::Opcode::kCompareSwap:
@@ -43,6 +44,7 @@ uint32_t frame_word(const engine::FrameFacts& facts) {
   if (facts.network != 0) word |= (facts.network == 4 ? kFrameIpv4 : kFrameIpv6) << kFrameNetworkShift;
   if (facts.transport != 0)
     word |= (facts.transport == engine::kProtocolTcp ? kFrameTcp : kFrameUdp) << kFrameTransportShift;
+  if (facts.stripped) word |= kFrameVlanStripped | facts.vlan;
   return word;
 }
 
@@ -70,7 +72,10 @@ void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, u
   cqe.bytes = done.bytes;
   cqe.qpn = done.frame ? done.frame->tag : done.qpn;
   cqe.counter = static_cast<uint16_t>(done.index);
-  if (done.frame) cqe.frame = frame_word(*done.frame);
+  if (done.frame) {
+    cqe.frame = frame_word(*done.frame);
+    cqe.hash = done.frame->hash;
+  }
   cqe.application = application;
   ring.push_receive(cqe);
 }

@@ -144,6 +144,7 @@ struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, eng
   std::atomic<uint8_t> lag_port{0};  ///< as hw::QpExtras, like what follows
   std::atomic<uint16_t> udp_source_port{0};
   std::atomic<uint32_t> request_leaf{0}, response_leaf{0};
+  uint32_t rate_kbps = 0, burst_bytes = 0;      ///< as hw::QpAttributes; guarded by the scheduling tree
   std::unique_ptr<OperationCounters> counters;  ///< once there are some
   std::atomic<OperationCounters*> receive_counters{nullptr};
   std::atomic<bool> ending{false};  ///< `queue_pair` is being destroyed

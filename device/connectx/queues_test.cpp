@@ -212,11 +212,40 @@ TEST_F(Queues, FramesBeginInTheirEthernetSegment) {
   EXPECT_EQ(work.sges[1].address, reinterpret_cast<uint64_t>(send_bytes.data()));
   doorbell[1] = Be32(4).raw();
   EXPECT_EQ(fetched(0, 19, 2), Fetch::kBad);
-  EXPECT_EQ(fetched(0, 0xffff, 4), Fetch::kBad);
+  EXPECT_EQ(fetched(0, 0x7fff, 4), Fetch::kBad);
   control(0, kOpSend, 1);
   EXPECT_EQ(frames.fetch(0, work, next, reason), Fetch::kBad) << "no segment";
   control(0, kOpUmr, 2);
   EXPECT_EQ(frames.fetch(0, work, next, reason), Fetch::kBad);
+}
+
+TEST_F(Queues, FramesMayHaveTagsPutInOrBeCut) {
+  SendRing frames{memory_of(send_bytes, kEntries, 64), doorbell, hw::QpType::kRaw, &completions, 7};
+  frames.set_qpn(kQpn);
+  doorbell[1] = Be32(4).raw();
+  EthernetSegment segment{};
+  segment.inline_bytes = kInsertVlan;
+  segment.inline_start[0] = 0x61;
+  segment.inline_start[1] = 0x23;
+  put(16, segment);
+  put(32, DataSegment{46u, 0x500u, 0x1000u});
+  control(0, kOpSend, 3);
+  work = {};
+  ASSERT_EQ(frames.fetch(0, work, next, reason), Fetch::kWork) << reason;
+  EXPECT_TRUE(work.inserts_vlan);
+  EXPECT_EQ(work.vlan, 0x6123);
+  EXPECT_EQ(work.sge_count, 1u);
+  segment.inline_bytes = 54;
+  segment.segment_bytes = 1460;
+  put(16, segment);
+  control(0, kOpSegmentedSend, 6);
+  work = {};
+  ASSERT_EQ(frames.fetch(0, work, next, reason), Fetch::kWork) << reason;
+  EXPECT_EQ(work.opcode, engine::Opcode::kSegmentedSend);
+  EXPECT_EQ(work.segment_bytes, 1460);
+  EXPECT_EQ(work.header_bytes, 54);
+  frames.complete({0, work.opcode, engine::Status::kSuccess, 0, true});
+  EXPECT_EQ(cqe(0).opcode_qpn, uint32_t{kOpSegmentedSend} << 24 | kQpn);
 }
 
 TEST(CompressedCompletions, OfARunAreATitleAndShortEntries) {

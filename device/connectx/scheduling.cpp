@@ -86,10 +86,28 @@ Outcome SchedulingTree::attach(QpObject& qp, uint32_t request_leaf, uint32_t res
   release(qp.response_leaf);
   qp.request_leaf = request_leaf;
   qp.response_leaf = response_leaf;
-  auto limit = *requests != nullptr ? (*requests)->limit : nullptr;
+  apply(qp, std::move(hold));
+  return Done{};
+}
+
+void SchedulingTree::pace(QpObject& qp, const hw::QpAttributes& attributes) {
+  std::unique_lock hold(lock_);
+  qp.rate_kbps = attributes.rate_limit;
+  qp.burst_bytes = attributes.burst_bytes;
+  apply(qp, std::move(hold));
+}
+
+// The queue pair's own limit, if it has one, is below that of its leaf.
+void SchedulingTree::apply(QpObject& qp, std::unique_lock<std::mutex> hold) {
+  const Element* element = qp.request_leaf == 0 ? nullptr : find(qp.request_leaf);
+  auto limit = element != nullptr ? element->limit : nullptr;
+  if (qp.rate_kbps != 0) {
+    limit = std::make_shared<engine::RateLimit>(std::move(limit));
+    limit->set_kbps(qp.rate_kbps);
+    limit->set_burst(qp.burst_bytes);
+  }
   hold.unlock();  // a lock of the device is taken after the requester's, never before
   qp.queue_pair->requester().pace(std::move(limit));
-  return Done{};
 }
 
 void SchedulingTree::detach(QpObject& qp) {

@@ -21,6 +21,8 @@ class SchedulingTree {
   /// 0: from none.
   Outcome attach(QpObject& qp, uint32_t request_leaf, uint32_t response_leaf);
   void detach(QpObject& qp);
+  /// The queue pair has a rate of its own from now on, below that of its leaf; 0: none.
+  void pace(QpObject& qp, const hw::QpAttributes& attributes);
 
  private:
   struct Element {
@@ -32,6 +34,7 @@ class SchedulingTree {
   /// A leaf for `number`, nothing for 0.
   Expected<Element*> leaf(uint32_t number);
   void release(uint32_t number);
+  void apply(QpObject& qp, std::unique_lock<std::mutex> hold);
 
   const hw::Limits& limits_;
   std::mutex lock_;

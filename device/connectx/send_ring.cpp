@@ -32,6 +32,8 @@ uint8_t wqe_opcode(Opcode opcode) {
       return kOpSend;
     case Opcode::kSendImmediate:
       return kOpSendImmediate;
+    case Opcode::kSegmentedSend:
+      return kOpSegmentedSend;
     case Opcode::kSendInvalidate:
       return kOpSendInvalidate;
     case Opcode::kWrite:
@@ -152,7 +154,8 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
       work.opcode = Opcode::kTagList;
       return tags_ ? nullptr : "the queue pair's receive queue has no tag list";
     case kOpSend:
-      work.opcode = Opcode::kSend;
+    case kOpSegmentedSend:
+      work.opcode = opcode == kOpSend ? Opcode::kSend : Opcode::kSegmentedSend;
       break;
     case kOpSendImmediate:
       work.opcode = Opcode::kSendImmediate;
@@ -206,7 +209,7 @@ const char* SendRing::decode_way(uint32_t index, WqeOpcode opcode, uint32_t unit
     if (const char* why = decode_address(index, units - unit, work, size)) return why;
     unit += size;
   }
-  if (type_ == hw::QpType::kRaw && opcode == kOpSend) {
+  if (type_ == hw::QpType::kRaw && (opcode == kOpSend || opcode == kOpSegmentedSend)) {
     if (const char* why = decode_frame(index, units - unit, work, size)) return why;
     unit += size;
   }
@@ -301,11 +304,16 @@ const char* SendRing::decode_frame(uint32_t index, uint32_t units, SendWork& wor
   constexpr auto kStart = static_cast<uint32_t>(offsetof(EthernetSegment, inline_start));
   if (units == 0) return kTooShort;
   const auto segment = read<EthernetSegment>(index, 1);
-  const uint32_t bytes = segment.inline_bytes;
+  work.inserts_vlan = (segment.inline_bytes & kInsertVlan) != 0;
+  if (work.inserts_vlan)
+    work.vlan = static_cast<uint16_t>(segment.inline_start[0] << 8 | segment.inline_start[1]);
+  const uint32_t bytes = work.inserts_vlan ? 0u : static_cast<uint32_t>(segment.inline_bytes);
   size = std::max(1u, (kStart + bytes + kSegmentUnit - 1) / kSegmentUnit);
   if (units < size) return kTooShort;
   if ((segment.checksums & kFrameNetworkChecksum) != 0) work.checksums |= engine::kNetworkChecksum;
   if ((segment.checksums & kFrameTransportChecksum) != 0) work.checksums |= engine::kTransportChecksum;
+  work.segment_bytes = segment.segment_bytes;
+  work.header_bytes = static_cast<uint16_t>(bytes);
   return add_inline(index, kSegmentUnit + kStart, bytes, work);
 }
 

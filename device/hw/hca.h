@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -70,6 +71,30 @@ enum CountedOperation : uint32_t {
     kCountRemoteWrites = 1 << 5,
 };
 inline constexpr size_t kCountedOperations = 6;
+
+/// Where a rule steers frames: to a raw packet queue pair, or to what a command has made.
+struct FlowDestination {
+    Qp* qp = nullptr;
+    uint32_t tir = 0;  ///< number of what spreads them over a table of receive queues; 0: the queue pair counts
+};
+
+/// What an ESP action of rules does: AES-GCM with a 16-byte check value.
+struct EspSpec {
+    bool encrypts = false;         ///< frames that leave, else it decrypts those that arrive
+    std::vector<uint8_t> key;      ///< 16 or 32 bytes
+    std::array<uint8_t, 4> salt{};
+    bool extended = false;         ///< sequence numbers have 64 bits, of which packets carry 32
+    uint32_t sequence_high = 0;    ///< the others
+    bool new_window = false;       ///< low numbers belong to the next 2^32
+};
+
+/// An ESP action, for hw::FlowRule::action.
+class EspAction : public engine::FlowAction {
+public:
+    virtual bool encrypts() const = 0;
+    /// EINVAL: its sequence numbers are not extended.
+    virtual Outcome change(uint32_t sequence_high, bool new_window) = 0;
+};
 
 /// Memory of this process that command mailboxes name.
 struct Umem {
@@ -169,6 +194,7 @@ struct QpSpec {
     uint32_t errored_streams_max = 1;  ///< of a DC initiator: with so many failed streams it fails as a whole
     uint32_t xrcd = 0;  ///< number of an XRC receiver's domain; it has nothing else
     bool deaf_to_itself = false;  ///< multicast that it sends does not come back to it
+    engine::FrameWishes frames;   ///< of one that receives frames
     void* owner = nullptr;
 };
 
@@ -237,6 +263,7 @@ struct Limits {
     uint32_t timestamp_khz = 0;
     uint32_t max_send_message_bytes = 0;
     uint32_t max_frame_bytes = 0;  ///< of an Ethernet port, without the FCS; 0: it takes no frames
+    uint32_t log_segmented_bytes_max = 0;  ///< of a send that is cut into frames
     uint32_t log_max_scheduling_leaves = 0;
     uint32_t pacing_entries = 0, pacing_min_kbps = 0, pacing_max_kbps = 0;
     uint32_t max_tags = 0, max_tag_operations = 0, max_rendezvous_header_bytes = 0;
@@ -384,9 +411,11 @@ public:
     virtual Outcome attach_multicast(Qp*, const Gid&) = 0;
     virtual Outcome detach_multicast(Qp*, const Gid&) = 0;
 
-    /// Steers frames of the port to a raw packet queue pair; the number of the rule, which goes with the queue pair.
-    virtual Expected<uint32_t> create_flow(Qp*, const FlowRule&) = 0;
+    /// Steers frames of the port; the number of the rule, which goes with the queue pair.
+    virtual Expected<uint32_t> create_flow(const FlowDestination&, const FlowRule&) = 0;
     virtual Outcome destroy_flow(uint32_t number) = 0;
+    /// EINVAL: keys have not such a size.
+    virtual Expected<std::shared_ptr<EspAction>> create_esp_action(const EspSpec&) = 0;
 
     /// The send doorbell: the doorbell record's send counter has moved. Runs the queue on the calling thread, up to a
     /// bounded amount of work; the rest is done by poll and by the engine thread.

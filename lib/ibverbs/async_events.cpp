@@ -7,7 +7,7 @@
 namespace verbatim::verbs {
 namespace {
 
-enum class Subject { kCq, kQp, kSrq, kPort };
+enum class Subject { kCq, kQp, kSrq, kWq, kPort };
 
 Subject subject_of(int type) {
   switch (type) {
@@ -25,6 +25,8 @@ Subject subject_of(int type) {
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_SRQ_LIMIT_REACHED:
       return Subject::kSrq;
+    case IBV_EVENT_WQ_FATAL:
+      return Subject::kWq;
     default:
       return Subject::kPort;
   }
@@ -39,6 +41,8 @@ Event make_event(int type, void* owner) {
       return {owner, &static_cast<QueuePair*>(owner)->async_reported, type};
     case Subject::kSrq:
       return {owner, &static_cast<SharedReceiveQueue*>(owner)->async_reported, type};
+    case Subject::kWq:
+      return {owner, &static_cast<WorkQueue*>(owner)->async_reported, type};
     case Subject::kPort:
       break;
   }
@@ -57,6 +61,10 @@ void Context::on_async(hw::AsyncEvent event, void* owner) {
       return;
     }
   async_events.push(make_event(static_cast<int>(event), owner), owner == nullptr);
+}
+
+extern "C" void verbatim_tell_of_failed_wq(WorkQueue* wq) {
+  wq->context->async_events.push(make_event(IBV_EVENT_WQ_FATAL, wq), false);
 }
 
 void Context::on_device_event(const hw::DeviceEvent& event) {
@@ -92,6 +100,9 @@ int ibv_get_async_event(ibv_context* public_context, ibv_async_event* event) {
     case Subject::kSrq:
       event->element.srq = &static_cast<SharedReceiveQueue*>(taken.subject)->base;
       break;
+    case Subject::kWq:
+      event->element.wq = &static_cast<WorkQueue*>(taken.subject)->base;
+      break;
     case Subject::kPort:
       event->element.port_num = 1;
       break;
@@ -107,6 +118,8 @@ void ibv_ack_async_event(ibv_async_event* event) {
       return acknowledge(*event->element.qp, event->element.qp->events_completed, 1);
     case Subject::kSrq:
       return acknowledge(*event->element.srq, event->element.srq->events_completed, 1);
+    case Subject::kWq:
+      return acknowledge(*event->element.wq, event->element.wq->events_completed, 1);
     case Subject::kPort:
       return;
   }

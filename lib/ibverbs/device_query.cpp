@@ -63,6 +63,22 @@ void fill(const hw::Limits& limits, ibv_device_attr& attr) {
   attr.phys_port_cnt = 1;
 }
 
+/// What it does with Ethernet frames.
+void fill_frames(const hw::Limits& limits, ibv_device_attr_ex& full) {
+  constexpr uint32_t kRaw = 1u << IBV_QPT_RAW_PACKET;
+  full.raw_packet_caps =
+      IBV_RAW_PACKET_CAP_IP_CSUM | IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_SCATTER_FCS;
+  full.device_cap_flags_ex |= IBV_DEVICE_RAW_SCATTER_FCS | IBV_DEVICE_PCI_WRITE_END_PADDING;
+  full.tso_caps = {1u << limits.log_segmented_bytes_max, kRaw};
+  full.rss_caps.supported_qpts = kRaw;
+  full.rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
+  full.rss_caps.rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
+                                      IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_TCP |
+                                      IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP |
+                                      IBV_RX_HASH_DST_PORT_UDP | IBV_RX_HASH_IPSEC_SPI;
+  full.packet_pacing_caps = {limits.pacing_min_kbps, limits.pacing_max_kbps, kRaw};
+}
+
 // What a device is like does not change with a fork: its child may ask, too.
 int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attr, size_t attr_size) {
@@ -80,11 +96,10 @@ int query_device_ex(ibv_context* public_context, const ibv_query_device_ex_input
   full.completion_timestamp_mask = UINT64_MAX >> 1;
   full.hca_core_clock = limits.timestamp_khz;
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags | kFlushGlobal | kFlushPersistent | kAtomicWrite;
-  // Queues and tables can be made. No type of queue pair has traffic for them, so that none is supported.
   full.max_wq_type_rq = limits.max_wq;
   full.rss_caps.max_rwq_indirection_tables = limits.max_wq_tables;
   full.rss_caps.max_rwq_indirection_table_size = limits.max_wq_table_size;
-  if (limits.max_frame_bytes != 0) full.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
+  if (limits.max_frame_bytes != 0) fill_frames(limits, full);
   if (limits.max_tags != 0)
     full.tm_caps = {limits.max_rendezvous_header_bytes, limits.max_tags, IBV_TM_CAP_RC,
                     limits.max_tag_operations, 1};

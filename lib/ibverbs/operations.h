@@ -14,6 +14,8 @@ void install_buffer_operations(verbs_context& verbs);
 void install_dma_handle_operations(verbs_context& verbs);
 void install_cq_operations(verbs_context& verbs);
 void install_qp_operations(verbs_context& verbs);
+void install_counter_operations(verbs_context& verbs);
+void install_flow_action_operations(verbs_context& verbs);
 void install_flow_operations(verbs_context& verbs);
 void install_srq_operations(verbs_context& verbs);
 void install_xrc_operations(verbs_context& verbs);

@@ -138,6 +138,7 @@ struct QueuePair {
   };
   Context* context = nullptr;
   hw::Qp* device = nullptr;  ///< nullptr: it only spreads what is received over a table
+  uint32_t spreader = 0;     ///< then: what rules steer to
   uint32_t async_reported = 0;
   bool extended = false;  ///< made with send_ops_flags
   bool signal_all = false;
@@ -170,6 +171,7 @@ struct SharedReceiveQueue {
 struct WorkQueue {
   ibv_wq base{};
   Context* context = nullptr;
+  uint32_t async_reported = 0;
   DomainUse domain_use;
 
   static WorkQueue* of(ibv_wq* wq) { return reinterpret_cast<WorkQueue*>(wq); }
@@ -256,6 +258,7 @@ struct Provider {
   /// `special`: what verbatim_create_special_wq was given.
   WorkQueue* (*create_wq)(Context& context, ibv_wq_init_attr& attributes, const void* special);
   int (*modify_wq)(WorkQueue& wq, ibv_wq_state from, ibv_wq_state to);
+  int (*strip_vlan)(WorkQueue& wq, bool on);
   int (*destroy_wq)(WorkQueue& wq);
   void (*free_wq)(WorkQueue& wq);
   int (*create_wq_table)(Context& context, const ibv_rwq_ind_table_init_attr& attributes, uint32_t& number);
@@ -312,5 +315,8 @@ extern "C" __attribute__((visibility("default"))) void verbatim_hide_device_memo
 /// ibv_create_wq with options that only the provider knows.
 extern "C" __attribute__((visibility("default"))) ibv_wq* verbatim_create_special_wq(
     ibv_context* context, ibv_wq_init_attr* attributes, const void* special);
+
+/// The provider has heard that a work queue has failed.
+extern "C" __attribute__((visibility("default"))) void verbatim_tell_of_failed_wq(WorkQueue* wq);
 
 }  // namespace verbatim::verbs

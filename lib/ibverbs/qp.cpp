@@ -15,6 +15,10 @@ namespace {
 constexpr uint32_t kMask =
     IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
+/// What a queue pair of Ethernet frames may be made with. Nothing pads writes, as a device need not.
+constexpr uint32_t kFrameFlags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB | IBV_QP_CREATE_CVLAN_STRIPPING |
+                                 IBV_QP_CREATE_SCATTER_FCS | IBV_QP_CREATE_PCI_WRITE_END_PADDING;
+
 /// The same for an XRC receiver, which has a domain of its own kind and nothing else.
 Error check_receiver(Context& context, const ibv_qp_init_attr_ex& attributes) {
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attributes.xrcd == nullptr)
@@ -34,7 +38,7 @@ Error check(Context& context, const ibv_qp_init_attr_ex& attributes, bool specia
   if (attributes.qp_type == IBV_QPT_XRC_RECV) return check_receiver(context, attributes);
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attributes.pd == nullptr)
     return {EINVAL, "ibv_create_qp: no protection domain"};
-  if ((attributes.comp_mask & ~kMask) != 0)
+  if ((attributes.comp_mask & ~(kMask | IBV_QP_INIT_ATTR_MAX_TSO_HEADER)) != 0)
     return {EOPNOTSUPP, "ibv_create_qp_ex: comp_mask asks for what the device does not have"};
   const auto type = attributes.qp_type;
   const bool raw = type == IBV_QPT_RAW_PACKET;
@@ -45,7 +49,9 @@ Error check(Context& context, const ibv_qp_init_attr_ex& attributes, bool specia
             "ibv_create_qp: queue pairs are of type RC, UC, UD, RAW_PACKET, XRC_SEND or XRC_RECV"};
   if (raw && context.hca->limits().max_frame_bytes == 0)
     return {EOPNOTSUPP, "ibv_create_qp: raw packets are Ethernet frames, which this port does not take"};
-  const uint32_t known = raw || type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+  if (!raw && (attributes.comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) != 0)
+    return {EOPNOTSUPP, "ibv_create_qp_ex: sends are cut into frames by RAW_PACKET queue pairs alone"};
+  const uint32_t known = raw ? kFrameFlags : type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
   if ((attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && (attributes.create_flags & ~known) != 0)
     return {EOPNOTSUPP, "ibv_create_qp_ex: create_flags ask for what this type does not have"};
   if (attributes.send_cq == nullptr || (attributes.recv_cq == nullptr && !xrc))
@@ -145,10 +151,27 @@ const char* check_modify(const ibv_qp_attr& attributes, uint32_t mask) {
   return nullptr;
 }
 
+/// Packets have the size that they have: a typical one does not change how they are spaced.
+int modify_rate_limit(ibv_qp* qp, ibv_qp_rate_limit_attr* attributes) {
+  Context* context = usable(qp->context);
+  if (context == nullptr) return EIO;
+  QueuePair& pair = *QueuePair::of(qp);
+  if (pair.device == nullptr || qp->qp_type != IBV_QPT_RAW_PACKET)
+    return refuse(*context, EINVAL, "ibv_modify_qp_rate_limit: rates are of RAW_PACKET queue pairs that send",
+                  qp->qp_num);
+  if (attributes->comp_mask != 0)
+    return refuse(*context, EINVAL, "ibv_modify_qp_rate_limit: unknown bits in comp_mask", qp->qp_num);
+  hw::QpAttributes wanted;
+  wanted.rate_limit = attributes->rate_limit;
+  wanted.burst_bytes = attributes->max_burst_sz;
+  return context->provider->modify_qp(pair, wanted, IBV_QP_RATE_LIMIT);
+}
+
 }  // namespace
 
 void install_qp_operations(verbs_context& verbs) {
   verbs.create_qp_ex = create_qp_ex;
+  verbs.modify_qp_rate_limit = modify_rate_limit;
   install_flow_operations(verbs);
 }
 

@@ -9,13 +9,27 @@
 namespace verbatim::verbs {
 namespace {
 
+/// Writes are a processor's, which has no use for padding, so that it is asked for in vain.
+constexpr uint32_t kFlags =
+    IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS | IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
+
+Error check_flags(Context& context, uint32_t flags) {
+  if (flags >= IBV_WQ_FLAGS_RESERVED) return {EINVAL, "ibv_create_wq: unknown create_flags"};
+  if ((flags & IBV_WQ_FLAGS_DELAY_DROP) != 0)
+    return {EOPNOTSUPP, "ibv_create_wq: the device drops a frame at once when no receive request is there"};
+  return (flags & ~kFlags) == 0 && (flags == 0 || context.hca->limits().max_frame_bytes != 0)
+             ? Error{}
+             : Error{EOPNOTSUPP, "ibv_create_wq: create_flags are for Ethernet frames"};
+}
+
 /// Code 0, or why the attributes are refused.
 Error check(Context& context, const ibv_wq_init_attr& attributes) {
   if (attributes.wq_type != IBV_WQT_RQ) return {EINVAL, "ibv_create_wq: work queues are for receiving"};
   if (attributes.comp_mask >= IBV_WQ_INIT_ATTR_RESERVED)
     return {EINVAL, "ibv_create_wq: unknown bits in comp_mask"};
-  if ((attributes.comp_mask & IBV_WQ_INIT_ATTR_FLAGS) != 0 && attributes.create_flags != 0)
-    return {EOPNOTSUPP, "ibv_create_wq: create_flags ask for what the device does not do with packets"};
+  if ((attributes.comp_mask & IBV_WQ_INIT_ATTR_FLAGS) != 0)
+    if (const Error refusal = check_flags(context, attributes.create_flags); refusal.code != 0)
+      return refusal;
   if (attributes.pd == nullptr || attributes.cq == nullptr)
     return {EINVAL, "ibv_create_wq: a domain and a completion queue are needed"};
   const ibv_context* own = &context.verbs.context;
@@ -50,15 +64,24 @@ ibv_wq* create_wq(ibv_context* context, ibv_wq_init_attr* attributes) {
   return create(context, attributes, nullptr);
 }
 
+int modify_flags(Context& context, WorkQueue& wq, const ibv_wq_attr& attributes) {
+  constexpr uint32_t kStrips = IBV_WQ_FLAGS_CVLAN_STRIPPING;
+  if (attributes.flags_mask >= IBV_WQ_FLAGS_RESERVED)
+    return refuse(context, EINVAL, "ibv_modify_wq: unknown flags");
+  if ((attributes.flags_mask & ~kStrips) != 0 || context.hca->limits().max_frame_bytes == 0)
+    return refuse(context, EOPNOTSUPP,
+                  "ibv_modify_wq: no flag but CVLAN_STRIPPING, of Ethernet frames, changes later");
+  return attributes.flags_mask == 0 ? 0 : context.provider->strip_vlan(wq, (attributes.flags & kStrips) != 0);
+}
+
 int modify_wq(ibv_wq* public_wq, ibv_wq_attr* attributes) {
   Context* context = usable(public_wq->context);
   if (context == nullptr) return EIO;
   const uint32_t mask = attributes->attr_mask;
   if (mask >= IBV_WQ_ATTR_RESERVED)
     return refuse(*context, EINVAL, "ibv_modify_wq: unknown bits in attr_mask");
-  if ((mask & IBV_WQ_ATTR_FLAGS) != 0 && attributes->flags_mask != 0)
-    return refuse(*context, EOPNOTSUPP,
-                  "ibv_modify_wq: flags ask for what the device does not do with packets");
+  if ((mask & IBV_WQ_ATTR_FLAGS) != 0)
+    if (const int error = modify_flags(*context, *WorkQueue::of(public_wq), *attributes)) return error;
   if ((mask & IBV_WQ_ATTR_STATE) == 0) return 0;
   const ibv_wq_state from =
       (mask & IBV_WQ_ATTR_CURR_STATE) != 0 ? attributes->curr_wq_state : public_wq->state;
@@ -76,6 +99,9 @@ int destroy_wq(ibv_wq* public_wq) {
   Context& context = *wq.context;
   if (!context.abandoned)
     if (const int error = context.provider->destroy_wq(wq)) return error;
+  context.async_events.forget(&wq);
+  if (!context.abandoned)
+    wait_for_acknowledgements(*public_wq, public_wq->events_completed, wq.async_reported);
   destroy_waiting(*public_wq);
   context.provider->free_wq(wq);
   return 0;

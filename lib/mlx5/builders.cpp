@@ -120,6 +120,17 @@ void wr_flush(ibv_qp_ex* ex, uint32_t rkey, uint64_t address, size_t length, uin
   qp.batch.at = advance(qp, qp.batch.at, sizeof segment);
   qp.batch.units++;
 }
+void wr_send_tso(ibv_qp_ex* ex, void* headers, uint16_t bytes, uint16_t segment_bytes) {
+  QueuePair& qp = QueuePair::of(ex);
+  if (!begin_request(qp, connectx::kOpSegmentedSend, 0)) return;
+  if (!fits_header(qp, bytes) || segment_bytes == 0) {
+    qp.batch.error = EINVAL;
+    return;
+  }
+  std::byte* const segment = qp.block_at(qp.block) + sizeof(connectx::ControlSegment);
+  qp.batch.at = write_headers(qp, segment, qp.ex.wr_flags, headers, bytes, segment_bytes, qp.batch.units);
+  qp.batch.units++;  // the control segment
+}
 void wr_local_inv(ibv_qp_ex* ex, uint32_t rkey) {
   QueuePair& qp = QueuePair::of(ex);
   if (!begin_request(qp, connectx::kOpUmr, Be32(rkey).raw())) return;
@@ -275,6 +286,7 @@ void install_builders(QueuePair& qp, uint64_t flags) {
   if ((flags & IBV_QP_EX_WITH_SEND) != 0) ex.wr_send = wr_send;
   if ((flags & IBV_QP_EX_WITH_SEND_WITH_IMM) != 0) ex.wr_send_imm = wr_send_imm;
   if ((flags & IBV_QP_EX_WITH_SEND_WITH_INV) != 0) ex.wr_send_inv = wr_send_inv;
+  if ((flags & IBV_QP_EX_WITH_TSO) != 0) ex.wr_send_tso = wr_send_tso;
   if ((flags & IBV_QP_EX_WITH_RDMA_WRITE) != 0) ex.wr_rdma_write = wr_rdma_write;
   if ((flags & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) != 0) ex.wr_rdma_write_imm = wr_rdma_write_imm;
   if ((flags & IBV_QP_EX_WITH_RDMA_READ) != 0) ex.wr_rdma_read = wr_rdma_read;

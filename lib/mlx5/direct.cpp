@@ -70,7 +70,7 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {
   constexpr uint64_t kMaxClockAgeNs = 1'000'000'000;
   // What the device lacks is said by zeros: software parsing, tunnels, registers of
-  // their own, flow actions, signatures, cryptography. Left out is what a mask bit
+  // their own. Left out is what a mask bit
   // itself would promise: a mapped clock, a LAG, a metadata register.
   constexpr uint64_t kAnswered = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
                                  MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
@@ -112,6 +112,11 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
   clear(MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS, attributes->tunnel_offloads_caps);
   clear(MLX5DV_CONTEXT_MASK_DYN_BFREGS, attributes->max_dynamic_bfregs);
   clear(MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS, attributes->flow_action_flags);
+  if ((wanted & MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS) != 0 &&
+      verbs::Context::of(public_context)->hca->limits().max_frame_bytes != 0)
+    attributes->flow_action_flags = MLX5DV_FLOW_ACTION_FLAGS_ESP_AES_GCM |
+                                    MLX5DV_FLOW_ACTION_FLAGS_ESP_AES_GCM_SPI_STEERING |
+                                    MLX5DV_FLOW_ACTION_FLAGS_ESP_AES_GCM_TX_IV_IS_ESN;
   tell_dc(own(public_context)->hca->limits(), wanted, *attributes);
   if ((wanted & MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH) != 0)
     attributes->max_wr_memcpy_length = size_t{1} << connectx::kLogCopyBytesMax;

@@ -20,7 +20,6 @@ REFUSE_QUIETLY(mlx5dv_var_unimport)
 // Flow steering.
 REFUSE_POINTER(__mlx5dv_create_flow)
 REFUSE_POINTER(mlx5dv_create_flow)
-REFUSE_POINTER(mlx5dv_create_flow_action_esp)
 REFUSE_POINTER(mlx5dv_create_flow_action_modify_header)
 REFUSE_POINTER(mlx5dv_create_flow_action_packet_reformat)
 REFUSE_POINTER(mlx5dv_create_flow_matcher)

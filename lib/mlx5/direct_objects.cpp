@@ -8,8 +8,8 @@ namespace verbatim::mlx5 {
 namespace {
 
 constexpr size_t kDoorbellOffset = 0x800;  ///< of the send doorbell in a UAR page
-constexpr uint64_t kShown =
-    MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_RWQ | MLX5DV_OBJ_DM | MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
+constexpr uint64_t kShown = MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ | MLX5DV_OBJ_SRQ | MLX5DV_OBJ_RWQ | MLX5DV_OBJ_DM |
+                            MLX5DV_OBJ_AH | MLX5DV_OBJ_PD;
 
 int show(ibv_qp* in, mlx5dv_qp& out) {
   QueuePair& qp = QueuePair::of(in);
@@ -21,10 +21,10 @@ int show(ibv_qp* in, mlx5dv_qp& out) {
   // Size 0, no BlueFlame: the register takes doorbells only.
   out.bf = {page + kDoorbellOffset, 0};
   // Neither raw packet queues but a TIR, nor pages that another process could map.
-  const bool handles = qp.tir != 0 && (out.comp_mask & MLX5DV_QP_MASK_RAW_QP_HANDLES) != 0;
+  const bool handles = qp.spreader != 0 && (out.comp_mask & MLX5DV_QP_MASK_RAW_QP_HANDLES) != 0;
   out.comp_mask = handles ? MLX5DV_QP_MASK_RAW_QP_HANDLES : 0;
   if (!handles) return 0;
-  out.tirn = qp.tir;
+  out.tirn = qp.spreader;
   out.tisn = out.rqn = out.sqn = 0;
   return 0;
 }

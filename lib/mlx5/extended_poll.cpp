@@ -74,7 +74,10 @@ uint32_t read_slid(ibv_cq_ex* cq) { return current(cq).slid; }
 uint8_t read_sl(ibv_cq_ex* cq) { return current(cq).flags_rqpn >> 24 & 0xf; }
 uint8_t read_dlid_path_bits(ibv_cq_ex* /*cq*/) { return 0; }
 uint64_t read_completion_ts(ibv_cq_ex* cq) { return current(cq).timestamp; }
-uint16_t read_cvlan(ibv_cq_ex* /*cq*/) { return 0; }
+uint16_t read_cvlan(ibv_cq_ex* cq) {
+  const uint32_t frame = current(cq).frame;
+  return (frame & connectx::kFrameVlanStripped) != 0 ? static_cast<uint16_t>(frame) : 0;
+}
 uint32_t read_flow_tag(ibv_cq_ex* cq) {
   const Cqe& cqe = current(cq);
   // Those of other types have the number of their queue pair there, and no tag.

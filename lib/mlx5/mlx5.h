@@ -81,6 +81,8 @@ struct ContextState {
   std::unordered_map<uint32_t, MemoryKey*> signature_keys;  ///< by index
   std::mutex windows_lock;                                  ///< of the next
   std::unordered_set<MemoryWindow*> windows;
+  std::mutex work_queues_lock;                                  ///< of the next
+  std::unordered_map<uint32_t, verbs::WorkQueue*> work_queues;  ///< by number
   std::vector<std::byte*> kept_pages;  ///< UAR pages that were freed while queues still rang there
   devx::Interrupts interrupts;
   std::shared_ptr<devx::Subscriptions> subscriptions = std::make_shared<devx::Subscriptions>();
@@ -204,6 +206,7 @@ struct QueuePair : verbs::QueuePair {
   uint8_t always_flags = 0;  ///< signal every work request
   bool addressed = false;    ///< each work request begins with an address: UD and DC initiators
   bool frames = false;       ///< each is an Ethernet frame: raw packets
+  uint32_t max_header = 0;   ///< bytes in front of what one has cut into frames
   bool xrc = false;          ///< each names a shared receive queue first
   bool started = false;      ///< RTS was reached: batches may be built
   DcRole dc = DcRole::kNone;
@@ -237,8 +240,6 @@ struct QueuePair : verbs::QueuePair {
   std::byte* receive_ring = nullptr;
   uint64_t* receive_ids = nullptr;
   SharedReceiveQueue* srq = nullptr;
-  uint32_t tir = 0;  ///< it spreads what it receives over a table of work queues, and is nothing else
-
   QueueMemory memory;
   DoorbellRecord record;
   std::unique_ptr<SendSlot[]> slot_storage;
@@ -362,6 +363,9 @@ void free_srq(verbs::SharedReceiveQueue& srq);
 /// `special`: mlx5dv_wq_init_attr, or nullptr.
 verbs::WorkQueue* create_wq(verbs::Context& context, ibv_wq_init_attr& attributes, const void* special);
 int modify_wq(verbs::WorkQueue& wq, ibv_wq_state from, ibv_wq_state to);
+int strip_vlan(verbs::WorkQueue& wq, bool on);
+/// The device says that a receive queue has failed.
+void tell_of_failed_queue(verbs::Context& context, uint32_t number);
 /// The host's side of a reset.
 void reset_wq(WorkQueue& wq);
 int destroy_wq(verbs::WorkQueue& wq);

@@ -22,6 +22,8 @@ ibv_wc_opcode send_opcode(uint8_t wqe_opcode) {
       return IBV_WC_FETCH_ADD;
     case connectx::kOpUmr:
       return IBV_WC_LOCAL_INV;
+    case connectx::kOpSegmentedSend:
+      return IBV_WC_TSO;
     case connectx::kOpFlush:
       return IBV_WC_FLUSH;
     case connectx::kOpAtomicWrite:

@@ -6,9 +6,9 @@ namespace verbatim::mlx5 {
 namespace {
 
 constexpr uint8_t kWqeOpcodes[] = {
-    connectx::kOpWrite, connectx::kOpWriteImmediate, connectx::kOpSend,     connectx::kOpSendImmediate,
-    connectx::kOpRead,  connectx::kOpCompareSwap,    connectx::kOpFetchAdd, connectx::kOpUmr,
-    connectx::kOpUmr,   connectx::kOpSendInvalidate};
+    connectx::kOpWrite, connectx::kOpWriteImmediate, connectx::kOpSend,         connectx::kOpSendImmediate,
+    connectx::kOpRead,  connectx::kOpCompareSwap,    connectx::kOpFetchAdd,     connectx::kOpUmr,
+    connectx::kOpUmr,   connectx::kOpSendInvalidate, connectx::kOpSegmentedSend};
 
 constexpr unsigned int kSendFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
 constexpr uint32_t kMayInline = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
@@ -36,6 +36,7 @@ int refusal(const QueuePair& qp, const ibv_send_wr& wr) {
   const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
   const unsigned int known = qp.frames ? kSendFlags | IBV_SEND_IP_CSUM : kSendFlags;
   if (wr.num_sge < 0 || (wr.send_flags & ~known) != 0) return EINVAL;
+  if (wr.opcode == IBV_WR_TSO && (!fits_header(qp, wr.tso.hdr_sz) || wr.tso.mss == 0)) return EINVAL;
   if (in_line && (kMayInline >> wr.opcode & 1) == 0) return EINVAL;
   // Inline data is copied from any number of pieces.
   return !in_line && static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge ? ENOMEM : 0;
@@ -80,6 +81,10 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
     write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
     at = advance(qp, at, sizeof(connectx::DatagramSegment));
     units += sizeof(connectx::DatagramSegment) / kUnit;
+  } else if (wr.opcode == IBV_WR_TSO) {
+    uint32_t more = 0;
+    at = write_headers(qp, at, wr.send_flags, wr.tso.hdr, wr.tso.hdr_sz, wr.tso.mss, more);
+    units += more;
   } else if (qp.frames) {
     at = write_ethernet(qp, at, wr.send_flags);
     units++;

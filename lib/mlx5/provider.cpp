@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // How libibverbs finds this library's operations.
 #include <new>
+#include <string_view>
 
+#include "abi/prm/events.h"
 #include "lib/mlx5/devx.h"
 #include "lib/mlx5/tag_list.h"
 #include "lib/mlx5/vfio.h"
@@ -35,6 +37,13 @@ void close_context(verbs::Context& context) {
   for (const uint32_t number : state.reserved_qpns) context.hca->release_qpn(number);
 }
 
+void take_event(verbs::Context& context, const hw::DeviceEvent& event) {
+  constexpr auto kFatal = static_cast<uint16_t>(prm::Event::kLocalWqCatastrophicError);
+  if (event.type == kFatal && std::string_view(event.kind) == "RQ")
+    tell_of_failed_queue(context, event.number);
+  devx::tell_subscribers(context, event);
+}
+
 void release_context(verbs::Context& context) { delete ContextState::find(context); }
 
 __attribute__((constructor)) void announce() { verbs::verbatim_register_provider(&kProvider); }
@@ -46,7 +55,7 @@ const verbs::Provider kProvider = {
     .open = open_context,
     .close = close_context,
     .release = release_context,
-    .on_device_event = devx::tell_subscribers,
+    .on_device_event = take_event,
     .on_interrupt = devx::raise_interrupt,
     .create_cq = create_cq,
     .resize_cq = resize_cq,
@@ -63,6 +72,7 @@ const verbs::Provider kProvider = {
     .free_srq = free_srq,
     .create_wq = create_wq,
     .modify_wq = modify_wq,
+    .strip_vlan = strip_vlan,
     .destroy_wq = destroy_wq,
     .free_wq = free_wq,
     .create_wq_table = create_wq_table,

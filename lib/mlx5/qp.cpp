@@ -23,7 +23,7 @@ constexpr uint16_t kReliableOpcodes = kUnreliableOpcodes | bit(IBV_WR_RDMA_READ)
                                       bit(IBV_WR_ATOMIC_CMP_AND_SWP) | bit(IBV_WR_ATOMIC_FETCH_AND_ADD);
 
 uint16_t opcodes_of(ibv_qp_type type) {
-  if (type == IBV_QPT_RAW_PACKET) return bit(IBV_WR_SEND);
+  if (type == IBV_QPT_RAW_PACKET) return bit(IBV_WR_SEND) | bit(IBV_WR_TSO);
   if (type == IBV_QPT_UD) return kDatagramOpcodes;
   if (type == IBV_QPT_UC) return kUnreliableOpcodes;
   if (type == IBV_QPT_XRC_RECV) return 0;
@@ -45,6 +45,7 @@ constexpr OperationFlag kOperationFlags[] = {
     {IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV},
     {IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW},
     {IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV},
+    {IBV_QP_EX_WITH_TSO, IBV_WR_TSO},
     {IBV_QP_EX_WITH_FLUSH, IBV_WR_FLUSH},
     {IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE},
 };
@@ -83,6 +84,11 @@ DcRole role_of(const ibv_qp_init_attr_ex& attributes, const mlx5dv_qp_init_attr*
   return special->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT ? DcRole::kTarget : DcRole::kInitiator;
 }
 
+/// Most bytes of headers in front of what a request has cut into frames.
+uint32_t header_of(const ibv_qp_init_attr_ex& attributes) {
+  return (attributes.comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) != 0 ? attributes.max_tso_header : 0;
+}
+
 void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const QueueSizes& sizes) {
   qp.blocks = sizes.send_blocks;
   qp.depth = sizes.send_depth;
@@ -93,6 +99,7 @@ void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const
   qp.max_receive_sge = sizes.receive_sge;
   qp.addressed = attributes.qp_type == IBV_QPT_UD || qp.dc == DcRole::kInitiator;
   qp.frames = attributes.qp_type == IBV_QPT_RAW_PACKET;
+  qp.max_header = header_of(attributes);
   qp.xrc = attributes.qp_type == IBV_QPT_XRC_SEND;
   qp.direct.owner = &qp;
   qp.always_flags = attributes.sq_sig_all != 0 ? connectx::kCompletionAlways : 0;
@@ -113,8 +120,10 @@ hw::QpSpec describe(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, verbs:
   spec.doorbell = qp.doorbell;
   spec.signal_all = attributes.sq_sig_all != 0;
   spec.user_index = qp.user_index;
-  spec.deaf_to_itself = (attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 &&
-                        (attributes.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
+  const uint32_t flags =
+      (attributes.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 ? attributes.create_flags : 0;
+  spec.deaf_to_itself = (flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
+  spec.frames = {(flags & IBV_QP_CREATE_CVLAN_STRIPPING) != 0, (flags & IBV_QP_CREATE_SCATTER_FCS) != 0};
   spec.owner = static_cast<verbs::QueuePair*>(&qp);
   return spec;
 }
@@ -203,9 +212,9 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   const auto* special = static_cast<const mlx5dv_qp_init_attr*>(extra);
   const DcRole role = role_of(attributes, special);
   // A DC target has no queues of its own.
-  auto sizes = role == DcRole::kTarget
-                   ? Expected<QueueSizes>(QueueSizes{})
-                   : plan_queues(attributes.qp_type, attributes.cap, attributes.srq != nullptr);
+  auto sizes = role == DcRole::kTarget ? Expected<QueueSizes>(QueueSizes{})
+                                       : plan_queues(attributes.qp_type, attributes.cap,
+                                                     attributes.srq != nullptr, header_of(attributes));
   if (!sizes) return verbs::refuse_pointer(context, sizes.error());
   const bool builders = (attributes.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   const uint64_t operations = operations_of(opcodes_of(attributes.qp_type));
@@ -274,7 +283,7 @@ void follow_state(QueuePair& qp, hw::QpState state) {
 
 int destroy_qp(verbs::QueuePair& base) {
   auto& qp = static_cast<QueuePair&>(base);
-  if (qp.tir != 0) return destroy_spreading_qp(qp);
+  if (qp.spreader != 0) return destroy_spreading_qp(qp);
   const bool exposed = conceal(qp);
   if (const int error = verbs::settle(*qp.context, qp.hca->destroy_qp(qp.device), qp.number)) {
     if (exposed) (void)expose(qp);

@@ -21,8 +21,9 @@ struct QueueSizes {
 
 /// Rounds what is asked for up as a ConnectX's library does: every send work request may take as many blocks
 /// as the longest one of its type. EINVAL: does not fit.
-/// IBV_QPT_DRIVER stands for a DC initiator.
-Expected<QueueSizes> plan_queues(ibv_qp_type type, const ibv_qp_cap& cap, bool shared_receive);
+/// IBV_QPT_DRIVER stands for a DC initiator. `header`: bytes in front of what a request has cut into frames.
+Expected<QueueSizes> plan_queues(ibv_qp_type type, const ibv_qp_cap& cap, bool shared_receive,
+                                 uint32_t header = 0);
 
 /// Bytes of a shared receive queue's entry.
 uint32_t shared_receive_stride(uint32_t sge);

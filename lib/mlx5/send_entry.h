@@ -99,6 +99,38 @@ inline std::byte* write_data(const QueuePair& qp, std::byte* at, uint64_t addres
   return advance(qp, at, sizeof segment);
 }
 
+/// Copies bytes to a place in the ring, around its end; the place behind them, which need not be a segment's.
+inline std::byte* copy_around(const QueuePair& qp, std::byte* at, const void* from, size_t length) {
+  const auto room = static_cast<size_t>(qp.send_end() - at);
+  if (length < room) {
+    std::memcpy(at, from, length);
+    return at + length;
+  }
+  std::memcpy(at, from, room);
+  std::memcpy(qp.send_ring, static_cast<const std::byte*>(from) + room, length - room);
+  return qp.send_ring + (length - room);
+}
+
+/// The same for a request that is cut into frames, whose headers it brings; `units`: how long the segment is.
+inline std::byte* write_headers(const QueuePair& qp, std::byte* at, unsigned int send_flags,
+                                const void* headers, uint16_t bytes, uint16_t segment_bytes,
+                                uint32_t& units) {
+  write_ethernet(qp, at, send_flags);
+  auto& segment = *reinterpret_cast<connectx::EthernetSegment*>(at);
+  segment.segment_bytes = segment_bytes;
+  segment.inline_bytes = bytes;
+  constexpr size_t kStart = offsetof(connectx::EthernetSegment, inline_start);
+  copy_around(qp, at + kStart, headers, bytes);
+  units = static_cast<uint32_t>((kStart + bytes + kUnit - 1) / kUnit);
+  return advance(qp, at, size_t{units} * kUnit);
+}
+
+/// Whether a request may have headers of this size.
+inline bool fits_header(const QueuePair& qp, uint32_t bytes) {
+  constexpr uint32_t kEthernetHeader = 14;
+  return bytes >= kEthernetHeader && bytes <= qp.max_header;
+}
+
 /// Inline data under construction: bytes are appended, then the segment is closed.
 class InlineWriter {
  public:
@@ -106,15 +138,7 @@ class InlineWriter {
       : qp_(qp), segment_(at), at_(at + sizeof(connectx::InlineSegment)) {}
 
   void append(const void* from, size_t length) {
-    const auto room = static_cast<size_t>(qp_.send_end() - at_);
-    if (length < room) {
-      std::memcpy(at_, from, length);
-      at_ += length;
-    } else {
-      std::memcpy(at_, from, room);
-      std::memcpy(qp_.send_ring, static_cast<const std::byte*>(from) + room, length - room);
-      at_ = qp_.send_ring + (length - room);
-    }
+    at_ = copy_around(qp_, at_, from, length);
     length_ += static_cast<uint32_t>(length);
   }
   /// Returns the units that the segment takes; none without data.

@@ -99,13 +99,13 @@ verbs::QueuePair* create_spreading_qp(verbs::Context& context, const ibv_qp_init
     return nullptr;
   }
   qp->hca = context.hca;
-  qp->tir = command.out()[prm::CreateTirOut::tirn];
+  qp->spreader = command.out()[prm::CreateTirOut::tirn];
   return qp.release();
 }
 
 int destroy_spreading_qp(QueuePair& qp) {
   HostCommand<prm::DestroyTir> command;
-  command.in().set(prm::DestroyTirIn::tirn, qp.tir);
+  command.in().set(prm::DestroyTirIn::tirn, qp.spreader);
   return command.send(*qp.context);
 }
 

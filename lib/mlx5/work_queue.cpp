@@ -45,6 +45,7 @@ bool allocate(WorkQueue& wq, verbs::ProtectionDomain& domain, const Sizes& sizes
   qp.receive_stride = sizes.stride;
   qp.max_receive_sge = sizes.elements;
   qp.takes_receives = true;
+  qp.frames = true;
   if (domain.thread_domain != nullptr) qp.receive_lock.disable();
   return qp.receive_ids != nullptr;
 }
@@ -88,7 +89,9 @@ int create_on_device(verbs::Context& context, WorkQueue& wq, const ibv_wq_init_a
   if (const int error = name_memory(context, wq)) return error;
   HostCommand<prm::CreateRq> command;
   const auto queue = command.in()[prm::CreateRqIn::ctx];
-  queue.set(prm::Rqc::vsd, true);
+  const uint32_t flags = (attributes.comp_mask & IBV_WQ_INIT_ATTR_FLAGS) != 0 ? attributes.create_flags : 0;
+  queue.set(prm::Rqc::vsd, (flags & IBV_WQ_FLAGS_CVLAN_STRIPPING) == 0);
+  queue.set(prm::Rqc::scatter_fcs, (flags & IBV_WQ_FLAGS_SCATTER_FCS) != 0);
   queue.set(prm::Rqc::flush_in_error_en, true);
   queue.set(prm::Rqc::user_index, wq.receives.user_index);
   queue.set(prm::Rqc::cqn, CompletionQueue::of(attributes.cq).device->number);
@@ -97,6 +100,18 @@ int create_on_device(verbs::Context& context, WorkQueue& wq, const ibv_wq_init_a
   const int error = command.send(context);
   wq.receives.number = command.out()[prm::CreateRqOut::rqn];
   return error;
+}
+
+void remember(verbs::Context& context, WorkQueue& wq) {
+  ContextState& state = ContextState::of(context);
+  const std::lock_guard guard(state.work_queues_lock);
+  state.work_queues[wq.receives.number] = &wq;
+}
+
+void forget(verbs::Context& context, const WorkQueue& wq) {
+  ContextState& state = ContextState::of(context);
+  const std::lock_guard guard(state.work_queues_lock);
+  state.work_queues.erase(wq.receives.number);
 }
 
 const mlx5dv_striding_rq_init_attr* strides_of(const void* special) {
@@ -125,6 +140,14 @@ prm::RqState state_of(ibv_wq_state state) {
 
 }  // namespace
 
+void tell_of_failed_queue(verbs::Context& context, uint32_t number) {
+  ContextState* state = ContextState::find(context);
+  if (state == nullptr) return;
+  const std::lock_guard guard(state->work_queues_lock);
+  const auto found = state->work_queues.find(number);
+  if (found != state->work_queues.end()) verbs::verbatim_tell_of_failed_wq(found->second);
+}
+
 verbs::WorkQueue* create_wq(verbs::Context& context, ibv_wq_init_attr& attributes, const void* special) {
   const mlx5dv_striding_rq_init_attr* strides = strides_of(special);
   if (strides != nullptr && !within_limits(*strides))
@@ -145,6 +168,7 @@ verbs::WorkQueue* create_wq(verbs::Context& context, ibv_wq_init_attr& attribute
     errno = error;
     return nullptr;
   }
+  remember(context, *wq);
   attributes.max_wr = sizes.entries;
   // An entry may have room for more elements than the device takes.
   attributes.max_sge = std::min(sizes.elements, context.hca->limits().max_sge);
@@ -165,6 +189,18 @@ int modify_wq(verbs::WorkQueue& base, ibv_wq_state from, ibv_wq_state to) {
   return error;
 }
 
+int strip_vlan(verbs::WorkQueue& base, bool on) {
+  auto& wq = static_cast<WorkQueue&>(base);
+  const prm::RqState state = state_of(wq.base.state);
+  HostCommand<prm::ModifyRq> command;
+  command.in().set(prm::ModifyRqIn::rqn, wq.receives.number);
+  command.in().set(prm::ModifyRqIn::rq_state, state);
+  command.in().set(prm::ModifyRqIn::modify_bitmask, prm::ModifyRqField::kVsd);
+  command.in()[prm::ModifyRqIn::ctx].set(prm::Rqc::state, state);
+  command.in()[prm::ModifyRqIn::ctx].set(prm::Rqc::vsd, !on);
+  return command.send(*wq.context);
+}
+
 void reset_wq(WorkQueue& wq) {
   QueuePair& qp = wq.receives;
   clean_cq(CompletionQueue::of(wq.base.cq), qp.user_index, nullptr);
@@ -179,6 +215,7 @@ int destroy_wq(verbs::WorkQueue& base) {
   HostCommand<prm::DestroyRq> command;
   command.in().set(prm::DestroyRqIn::rqn, wq.receives.number);
   if (const int error = command.send(*wq.context)) return error;
+  forget(*wq.context, wq);
   forget_memory(*wq.context, wq);
   clean_cq(CompletionQueue::of(wq.base.cq), wq.receives.user_index, nullptr);
   ContextState::of(*wq.context).queue_pairs.remove(wq.receives.user_index);

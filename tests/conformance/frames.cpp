@@ -70,16 +70,35 @@ void send(Endpoint& self, const std::vector<uint8_t>& frame, unsigned int flags)
   EXPECT_EQ(wc.wr_id, 100u);
 }
 
+int remake(Endpoint& self, const FrameOptions& options) {
+  EXPECT_EQ(ibv_destroy_qp(self.qp), 0);
+  self.qp = nullptr;
+  ibv_qp_init_attr_ex wanted{};
+  wanted.send_cq = wanted.recv_cq = self.cq;
+  wanted.qp_type = IBV_QPT_RAW_PACKET;
+  wanted.cap = {64, 64, 4, 4, 64};
+  wanted.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+  wanted.create_flags = options.create_flags;
+  wanted.max_tso_header = options.max_header;
+  wanted.pd = self.pd;
+  if (options.operations != 0) wanted.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  wanted.send_ops_flags = options.operations;
+  self.qp = ibv_create_qp_ex(self.context, &wanted);
+  return self.qp == nullptr ? errno : self.connect({});
+}
+
 Rule::Rule(ibv_flow_attr_type type) : bytes_(sizeof(ibv_flow_attr)) {
   head().type = type;
   head().port = 1;
   head().size = sizeof(ibv_flow_attr);
 }
 
-Rule::~Rule() {
-  if (flow_ != nullptr) {
-    EXPECT_EQ(ibv_destroy_flow(flow_), 0);
-  }
+Rule::~Rule() { end(); }
+
+void Rule::end() {
+  if (flow_ == nullptr) return;
+  EXPECT_EQ(ibv_destroy_flow(flow_), 0);
+  flow_ = nullptr;
 }
 
 Rule& Rule::append(const void* spec, size_t bytes) {

@@ -37,6 +37,15 @@ bool lies_at(const Endpoint& self, size_t offset, const std::vector<uint8_t>& fr
 /// Sends a frame that is put at the beginning of the buffer and waits until it is sent.
 void send(Endpoint& self, const std::vector<uint8_t>& frame, unsigned int flags = 0);
 
+/// What a queue pair of frames is made with beside the usual.
+struct FrameOptions {
+  uint32_t create_flags = 0;
+  uint16_t max_header = 0;  ///< of sends that are cut into frames
+  uint64_t operations = 0;  ///< IBV_QP_EX_WITH_*
+};
+/// Gives the endpoint another queue pair, in RTS. 0, or errno.
+int remake(Endpoint& self, const FrameOptions& options);
+
 /// A rule under construction, then in force until it goes out of scope.
 class Rule {
  public:
@@ -60,6 +69,8 @@ class Rule {
   Rule& tag(uint32_t value);
   /// 0, or errno.
   int put_in_force(ibv_qp* qp);
+  /// It is destroyed before its time.
+  void end();
   int put_in_force(Endpoint& self) { return put_in_force(self.qp); }
 
  private:

@@ -91,6 +91,18 @@ TEST_F(RawPacketRules, OfMulticastTakeWhatIsLeftOfIt) {
   EXPECT_EQ(who({.to = kTo}), 1);
 }
 
+// As under Linux: groups of GIDs are of datagrams.
+TEST_F(RawPacketRules, StandForMulticastAttachments) {
+  ibv_gid group{};
+  group.raw[0] = 0xff;
+  EXPECT_EQ(ibv_attach_mcast(one_.qp, &group, 0), EINVAL);
+  EXPECT_EQ(ibv_detach_mcast(one_.qp, &group, 0), EINVAL);
+  Rule first, second;
+  EXPECT_EQ(first.to(kGroup).put_in_force(one_), 0);
+  EXPECT_EQ(second.to(kGroup).put_in_force(two_), 0);
+  EXPECT_EQ(who({.to = kGroup}), 3);
+}
+
 TEST_F(RawPacketRules, WithoutSenseAreRefused) {
   const auto refused = [this](Rule& rule) { return rule.put_in_force(one_); };
   Rule port, type(static_cast<ibv_flow_attr_type>(9)), twice, short_spec, types, ports,
@@ -105,16 +117,25 @@ TEST_F(RawPacketRules, WithoutSenseAreRefused) {
   ipv6.mask.ether_type = 0xffff;
   EXPECT_EQ(refused(types.add(ipv6).ipv4(1)), EINVAL);
   EXPECT_EQ(refused(ports.ports(IBV_FLOW_SPEC_TCP, 1).ipv4(1, 17)), EINVAL);
-  Rule unknown, egress, flags, fragments;
+  Rule unknown, inner, flags, fragments, lifetime, hops;
   ibv_flow_spec_mpls mpls{};
-  mpls.type = IBV_FLOW_SPEC_MPLS;
-  EXPECT_EQ(refused(unknown.add(mpls)), EOPNOTSUPP);
-  EXPECT_EQ(refused(egress.to(kTo).flags(IBV_FLOW_ATTR_FLAGS_EGRESS)), EOPNOTSUPP);
+  mpls.type = static_cast<ibv_flow_spec_type>(0x61);
+  EXPECT_EQ(refused(unknown.add(mpls)), EINVAL);
+  ibv_flow_spec_action_drop drop{};
+  drop.type = static_cast<ibv_flow_spec_type>(IBV_FLOW_SPEC_ACTION_DROP | IBV_FLOW_SPEC_INNER);
+  EXPECT_EQ(refused(inner.to(kTo).add(drop)), EINVAL);
   EXPECT_EQ(refused(flags.to(kTo).flags(1)), EINVAL);
   ibv_flow_spec_ipv4_ext with_flags{};
   with_flags.type = IBV_FLOW_SPEC_IPV4_EXT;
   with_flags.mask.flags = 1;
   EXPECT_EQ(refused(fragments.add(with_flags)), EOPNOTSUPP);
+  with_flags.mask = {};
+  with_flags.mask.ttl = 0xff;
+  EXPECT_EQ(refused(lifetime.add(with_flags)), EOPNOTSUPP);
+  ibv_flow_spec_ipv6 limited{};
+  limited.type = IBV_FLOW_SPEC_IPV6;
+  limited.mask.hop_limit = 0xff;
+  EXPECT_EQ(refused(hops.add(limited)), EOPNOTSUPP);
 }
 
 TEST(RawPacketRulesOfOthers, SteerToRawPacketQueuePairsAlone) {
@@ -173,7 +194,7 @@ TEST(RawPacketLoopback, MayBeBlocked) {
   }
   std::swap(other.qp, qp);
   EXPECT_EQ(ibv_destroy_qp(qp), 0);
-  wanted.create_flags = IBV_QP_CREATE_CVLAN_STRIPPING;
+  wanted.create_flags = IBV_QP_CREATE_SOURCE_QPN;
   EXPECT_EQ(ibv_create_qp_ex(other.context, &wanted), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
@@ -182,7 +203,9 @@ TEST(RawPacketDevices, SayWhatTheyHave) {
   Endpoint self(kFrames);
   ibv_device_attr_ex attributes{};
   EXPECT_EQ(ibv_query_device_ex(self.context, nullptr, &attributes), 0);
-  EXPECT_EQ(attributes.raw_packet_caps, IBV_RAW_PACKET_CAP_IP_CSUM);
+  EXPECT_EQ(attributes.raw_packet_caps,
+            static_cast<uint32_t>(IBV_RAW_PACKET_CAP_IP_CSUM | IBV_RAW_PACKET_CAP_CVLAN_STRIPPING |
+                                  IBV_RAW_PACKET_CAP_SCATTER_FCS));
   EXPECT_NE(attributes.orig_attr.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING, 0u);
   EXPECT_NE(attributes.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM, 0u);
 }

@@ -103,15 +103,21 @@ void objects(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::cc_query_allowed, true);
 }
 
-/// Of raw packet queue pairs: a frame may lie wholly in what its queue entry names, and its checksums be
-/// computed.
-void ethernet_offloads(Writer<PerProtocolNetworkingOffloadCaps> cap) {
+/// What is done with frames: checksums and tags, the sequence check, cutting large sends. A frame may lie
+/// wholly in what its queue entry names.
+void ethernet_offloads(const hw::Limits& limits, Writer<PerProtocolNetworkingOffloadCaps> cap) {
+  using Offloads = PerProtocolNetworkingOffloadCaps;
   constexpr uint32_t kInlineNotRequired = 2;
-  cap.set(PerProtocolNetworkingOffloadCaps::csum_cap, true);
-  cap.set(PerProtocolNetworkingOffloadCaps::wqe_inline_mode, kInlineNotRequired);
+  cap.set(Offloads::csum_cap, true);
+  cap.set(Offloads::vlan_cap, true);
+  cap.set(Offloads::wqe_vlan_insert, true);
+  cap.set(Offloads::max_lso_cap, limits.log_segmented_bytes_max);
+  cap.set(Offloads::wqe_inline_mode, kInlineNotRequired);
+  cap.set(Offloads::rss_ind_tbl_cap, kLogReceiveTableEntriesMax);
+  cap.set(Offloads::scatter_fcs, true);
 }
 
-/// Queues without a queue pair. No packet reaches them, so that nothing here says what packets may be.
+/// Queues without a queue pair.
 void work_queues(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_max_rq, kLogWorkQueuesMax);
   cap.set(CmdHcaCap::log_max_sq, kLogWorkQueuesMax);
@@ -305,7 +311,7 @@ bool write_capabilities(CapabilityGroup group, const DeviceFacts& facts, Writer<
       return true;
     case CapabilityGroup::kEthernetOffloads:
       if (facts.limits.max_frame_bytes != 0)
-        ethernet_offloads(out[HcaCapUnion::per_protocol_networking_offload_caps]);
+        ethernet_offloads(facts.limits, out[HcaCapUnion::per_protocol_networking_offload_caps]);
       return true;
     case CapabilityGroup::kOnDemandPaging:
       on_demand_paging(out[HcaCapUnion::odp_cap]);

@@ -19,6 +19,8 @@ namespace verbatim::prm {
 /// Remembers the states that it has been told of.
 class FakeQueue final : public RawQueueBody {
  public:
+  void wish(const engine::FrameWishes& /*wishes*/) override {}
+  bool has_failed() override { return false; }
   explicit FakeQueue(std::vector<RqState>& states) : states_(states) {}
   void enter(RqState state, uint32_t) override { states_.push_back(state); }
 

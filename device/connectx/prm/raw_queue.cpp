@@ -36,10 +36,11 @@ Result read_raw_queue(View<Wq> context, bool receives, RawQueueSpec& spec) {
   const uint32_t log_stride = context[Wq::log_wq_stride];
   spec.log_entries = context[Wq::log_wq_sz];
   if (spec.log_entries > kLogWorkEntriesMax) return bad("the work queue has too many entries");
-  if (receives ? log_stride < kLogRawStrideMin || log_stride > kLogRawStrideMax
-               : log_stride != kLogSendBlock)
+  if (receives ? log_stride < kLogRawStrideMin || log_stride > kLogRawStrideMax : log_stride != kLogSendBlock)
     return bad("the work queue's entries have not such a size");
   if (context[Wq::dbr_addr] % kDoorbellBytes != 0) return bad("the doorbell record is not aligned");
+  spec.pd = context[Wq::pd];
+  spec.strides = context.as<WqType>(Wq::wq_type) == WqType::kCyclicStridingRq;
   spec.umem = context[Wq::wq_umem_id];
   spec.offset = context[Wq::wq_umem_offset];
   const uint64_t more = uint64_t{context[Wq::page_offset]} * kPageOffsetUnit;

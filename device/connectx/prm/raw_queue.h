@@ -6,6 +6,7 @@
 #include "abi/prm/raw_queues.h"
 #include "device/connectx/prm/command.h"
 #include "device/connectx/prm/object_store.h"
+#include "engine/steering.h"
 
 namespace verbatim::prm {
 
@@ -18,6 +19,9 @@ struct RawQueueSpec {
   uint32_t log_entries = 0;
   uint32_t cqn = 0, user_index = 0;
   bool flushes = false;  ///< posted entries complete when the queue fails
+  uint32_t pd = 0;
+  bool strides = false;  ///< of a receive queue: an entry is of many strides
+  engine::FrameWishes wishes;
 };
 
 /// A work queue at work.
@@ -25,6 +29,10 @@ class RawQueueBody : public ObjectBody {
  public:
   /// Called once the queue of that number has entered a state.
   virtual void enter(RqState state, uint32_t number) = 0;
+  /// What is to be changed in frames from now on.
+  virtual void wish(const engine::FrameWishes& wishes) = 0;
+  /// Whether it has gone to ERR, perhaps by itself.
+  virtual bool has_failed() = 0;
 };
 
 /// Reads what is the same in all work queues; refuses what the device cannot do.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Receive and send queues without a queue pair: memory, doorbell record, state. No packet uses them yet.
+// Receive and send queues without a queue pair: memory, doorbell record, state. Receive queues get frames
+// through a TIR; nothing takes the entries of send queues.
 #include "abi/prm/raw_queues.h"
 #include "device/connectx/prm/handlers.h"
 #include "device/connectx/prm/object_commands.h"
@@ -16,7 +17,6 @@ const char* beyond_us(View<Rqc> context) {
   if (context.as<RqState>(Rqc::state) != RqState::kRst) return "a queue begins in RST";
   if (context[Rqc::hairpin]) return "the device has no hairpins";
   if (context[Rqc::delay_drop_en]) return "the device delays no drops";
-  if (context[Rqc::scatter_fcs]) return "the device shows no checksums of frames";
   return nullptr;
 }
 
@@ -86,6 +86,14 @@ void enter(Object& queue, RqState state, uint32_t number) {
   if (queue.body) static_cast<RawQueueBody&>(*queue.body).enter(state, number);
 }
 
+/// A queue that has failed by itself is in ERR.
+void note_failure(Object& queue) {
+  if (queue.body && static_cast<RawQueueBody&>(*queue.body).has_failed())
+    Writer<Rqc>(queue.context).set(Rqc::state, RqState::kErr);
+}
+
+engine::FrameWishes wishes_of(View<Rqc> context) { return {!context[Rqc::vsd], context[Rqc::scatter_fcs]}; }
+
 /// A receive queue whose entries are another object's.
 Result create_rq_of_rmp(Command<CreateRq>& c, View<Rqc> context) {
   return make(
@@ -105,6 +113,7 @@ Result create_rq(Command<CreateRq>& c) {
   spec.cqn = context[Rqc::cqn];
   spec.user_index = context[Rqc::user_index];
   spec.flushes = context[Rqc::flush_in_error_en];
+  spec.wishes = wishes_of(context);
   auto references = references_of(context[Rqc::wq], spec);
   if (context[Rqc::counter_set_id])
     references.push_back({ObjectKind::kQCounter, context[Rqc::counter_set_id]});
@@ -113,6 +122,8 @@ Result create_rq(Command<CreateRq>& c) {
 }
 
 Result query_rq(Command<QueryRq>& c) {
+  if (const auto queue = c.unit.objects().find(c.uid, {ObjectKind::kReceiveQueue, c.in[QueryRqIn::rqn]}))
+    note_failure(**queue);
   return show(c, {ObjectKind::kReceiveQueue, c.in[QueryRqIn::rqn]}, QueryRqOut::rq_context);
 }
 
@@ -131,19 +142,21 @@ Result modify_rq(Command<ModifyRq>& c) {
   const Expected<Object*> queue = c.unit.objects().find(c.uid, {ObjectKind::kReceiveQueue, number});
   if (!queue) return refuse(queue.error());
   const auto wanted = c.in[ModifyRqIn::ctx];
+  note_failure(**queue);
   const Writer<Rqc> context((*queue)->context);
   if (Result step = check_step(context[Rqc::state], c.in[ModifyRqIn::rq_state], wanted[Rqc::state]);
       !step.ok())
     return step;
   const uint64_t mask = c.in[ModifyRqIn::modify_bitmask];
   const auto asks = [mask](ModifyRqField field) { return (mask & static_cast<uint64_t>(field)) != 0; };
-  if (asks(ModifyRqField::kScatterFcs) && wanted[Rqc::scatter_fcs])
-    return bad("the device shows no checksums of frames");
   if (asks(ModifyRqField::kRqCounterSetId)) {
     const Outcome counted = count_elsewhere(c, **queue, wanted[Rqc::counter_set_id]);
     if (!counted) return refuse(counted.error());
   }
   if (asks(ModifyRqField::kVsd)) context.set(Rqc::vsd, wanted[Rqc::vsd]);
+  if (asks(ModifyRqField::kScatterFcs)) context.set(Rqc::scatter_fcs, wanted[Rqc::scatter_fcs]);
+  if ((*queue)->body)
+    static_cast<RawQueueBody&>(*(*queue)->body).wish(wishes_of(View<Rqc>((*queue)->context)));
   context.set(Rqc::state, wanted[Rqc::state]);
   enter(**queue, wanted.as<RqState>(Rqc::state), number);
   return {};

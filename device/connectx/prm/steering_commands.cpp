@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where received packets go once they are steered (TIR, table of receive queues), and by what rules they are
-// sent (TIS). No packet comes this way yet: the objects hold together what belongs together.
+// Where received frames go once they are steered (TIR, table of receive queues), and by what rules they are
+// sent (TIS).
 #include "abi/prm/receive_steering.h"
 #include "device/connectx/prm/handlers.h"
 #include "device/connectx/prm/object_commands.h"
