@@ -22,6 +22,7 @@ namespace {
 constexpr uint32_t kRequestsPerRun = 512;       ///< work requests one doorbell or poll executes
 constexpr uint64_t kBytesPerRun = 64ull << 20;  ///< bytes one doorbell or poll moves
 constexpr uint64_t kPacedMaxNs = 10'000'000;    ///< between two looks at a rate limit
+constexpr uint32_t kUnansweredMbps = 10'000;    ///< of UC to other hosts
 
 Operation operation_of(Opcode opcode) {
   switch (opcode) {
@@ -327,6 +328,11 @@ wire::Channel* Requester::channel() {
     channel_ = find_way(engine_.fabric(), *qp_.spec().port, peer_.place);
     is_wire_ = channel_ && channel_->is_wire();
     measured_ = {};
+    // Nobody tells when a receiver's socket has no room left, which takes some megabytes.
+    if (is_wire_ && qp_.type() == QpType::kUc && !rate_limit_) {
+      rate_limit_ = std::make_shared<RateLimit>();
+      rate_limit_->set_mbps(kUnansweredMbps);
+    }
   }
   return channel_;
 }

@@ -38,16 +38,33 @@ std::string library_folder() {
   return "";
 }
 
+constexpr uint64_t kPatienceNs = 10'000'000'000;
+
+// An agent that is there but does not answer is given time: the machine may be busy.
+Outcome await_agent() {
+  const SystemClock clock;
+  const uint64_t began_ns = clock.now_ns();
+  agent::Request request{};
+  request.ask = agent::Ask::kDirectory;
+  for (bool told = false;; told = true) {
+    const Expected<int> socket = agent::reach_agent();
+    if (!socket) return socket.error();
+    Outcome asked = AgentConnection(*socket).ask(request, [](const agent::Answer&, int) {});
+    if (asked || asked.error().code != EAGAIN) return asked;
+    const std::string name = "@" + agent::agent_name();
+    if (clock.now_ns() - began_ns >= kPatienceNs)
+      return Error{
+          EAGAIN, "the agent at " + name + " has not answered for 10 s: `verbatim status` names its process"};
+    if (!told) std::fprintf(stderr, "verbatim run: waiting for the agent at %s to answer\n", name.c_str());
+  }
+}
+
 // What would keep a program from its devices, which an errno value is all that it can tell of. Starts the
 // agent.
 Outcome check_devices() {
   if (auto configured = agent::configured_devices(); !configured) return configured.error();
   if (auto crypto = runtime::crypto_setting(); !crypto) return crypto.error();
-  const Expected<int> socket = agent::reach_agent();
-  if (!socket) return socket.error();
-  agent::Request request{};
-  request.ask = agent::Ask::kDirectory;
-  return AgentConnection(*socket).ask(request, [](const agent::Answer&, int) {});
+  return await_agent();
 }
 
 // Before the program looks; in vain, counters stand still.

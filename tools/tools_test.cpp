@@ -315,14 +315,20 @@ TEST_F(ToolsTest, SaysBeforeRunningThatTheAgentCannotStart) {
   EXPECT_FALSE(has(refused, "it ran"));
 }
 
-TEST_F(ToolsTest, SaysBeforeRunningThatTheAgentIsNoGood) {
+TEST_F(ToolsTest, WaitsForAnAgentThatIsLate) {
   ASSERT_EQ(0, verbatim("run true").status);
-  const pid_t agent = agent_pid();
-  ASSERT_EQ(0, kill(agent, SIGSTOP));
-  const Result refused = verbatim("run -- echo it ran");
-  ASSERT_EQ(0, kill(agent, SIGCONT));
-  EXPECT_EQ(1, refused.status);
-  EXPECT_TRUE(has(refused, "the agent does not answer")) << refused.output;
+  const std::string agent = std::to_string(agent_pid());
+  ASSERT_EQ(0, kill(agent_pid(), SIGSTOP));
+  // It goes on when somebody is told of waiting.
+  const Result late = shell("( " VERBATIM_TEST_TOOL
+                            " run -- echo it ran; echo status $? ) 2>&1 | "
+                            "while read -r line; do echo \"$line\"; kill -CONT " +
+                            agent + "; done");
+  EXPECT_EQ("verbatim run: waiting for the agent at @" + name_ + " to answer\nit ran\nstatus 0\n",
+            late.output);
+}
+
+TEST_F(ToolsTest, SaysBeforeRunningThatTheAgentIsNoGood) {
   setenv("VERBATIM_AGENT_SOCKET", std::string(97, 'x').c_str(), 1);
   for (const char* command : {"run true", "devices", "status", "explain", "doctor", "doctor --listen"}) {
     const Result too_long = verbatim(command);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Events: what they change in an id before the program sees them.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,6 +117,8 @@ void refuse_child(uint32_t number) {
   ask(request, answer);
 }
 
+bool may_wait(const Channel& channel) { return (::fcntl(channel.base.fd, F_GETFL) & O_NONBLOCK) == 0; }
+
 /// False: there is nothing to show.
 bool take_request(Event& event, const Answer& answer) {
   Id* listener = IdTable::of_process().deliver(answer.event.listener);
@@ -124,11 +127,14 @@ bool take_request(Event& event, const Answer& answer) {
     return false;
   }
   event.counted = listener;
+  if (may_wait(*Channel::of(listener->base.channel))) listener->handover.await();
   Id* child = make_child(*listener, answer);
   if (child == nullptr) return false;
   event.base.listen_id = &listener->base;
   event.base.id = &child->base;
   copy_parameters(event, *child, answer.event);
+  child->touched = false;
+  listener->handover.note_shown(child->number);
   return true;
 }
 

@@ -29,6 +29,7 @@ int introduce(Id& id) {
 }  // namespace
 
 Request request_for(const Id& id, Do what) {
+  id.touched.store(true, std::memory_order_relaxed);
   Request request{};
   request.what = what;
   request.id = id.number;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/rdmacm/device.h"
+#include "lib/rdmacm/handover.h"
 #include "lib/rdmacm/manager.h"
 #include "lib/rdmacm/public.h"
 
@@ -66,6 +67,8 @@ struct Id {
   std::atomic<bool> resolving = false;  ///< between rdma_resolve_addrinfo and rdma_query_addrinfo
   rdma_addrinfo* resolved = nullptr;
   Deliveries events;
+  Handover handover;                         ///< of a listener
+  mutable std::atomic<bool> touched{false};  ///< asked something of since it was shown
 
   static Id* of(rdma_cm_id* id) { return reinterpret_cast<Id*>(id); }
 };
@@ -81,6 +84,8 @@ class IdTable {
   /// The same for a membership and its id.
   Membership* deliver_to_membership(uint64_t key);
   void acknowledge(Id& id, Membership* membership);
+  /// There is an id of that number, and nothing has been asked of it.
+  bool is_untouched(uint32_t number);
 
   /// From now on no event is delivered; returns when all are acknowledged.
   void remove(Id& id);

@@ -41,6 +41,12 @@ void IdTable::acknowledge(Id& id, Membership* membership) {
   acknowledged_.notify_all();
 }
 
+bool IdTable::is_untouched(uint32_t number) {
+  const std::scoped_lock guard(lock_);
+  const auto found = ids_.find(number);
+  return found != ids_.end() && !found->second->touched.load(std::memory_order_relaxed);
+}
+
 void IdTable::remove(Id& id) {
   const std::scoped_lock guard(lock_);
   ids_.erase(id.number);

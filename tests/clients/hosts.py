@@ -53,6 +53,16 @@ class Program:
                 self.fail(f'never printed {pattern}')
             time.sleep(0.01)
 
+    def await_in(self, table, entry):
+        """Waits for an entry of a table of its network."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while self.process.poll() is None and time.monotonic() < deadline:
+            with open(f'/proc/{self.process.pid}/net/{table}', encoding='ascii') as file:
+                if entry in file.read():
+                    return
+            time.sleep(0.01)
+        self.fail(f'never showed {entry} in {table}')
+
     def end(self, seconds_max=SECONDS_MAX):
         """Its exit status."""
         if not end_group(self.process, seconds_max):
@@ -121,6 +131,7 @@ def pinging(bench, count, address=None):
     """An rping server and its client, which is connected."""
     arguments = f'-a {address or bench.place.address} -p {free_port()} -C {count} -V'
     server = bench.start(0, f'rping -s {arguments}')
+    server.await_in('udp6', ':12B7 ')  # what is asked before its host listens is asked again seconds later
     deadline = time.monotonic() + SECONDS_MAX
     while True:
         client = bench.start(1, f'rping -c -v {arguments}')
@@ -133,28 +144,21 @@ def pinging(bench, count, address=None):
         client.kill()
 
 
-def group(bench, address, table, entry):
-    """Datagrams to a group come to the other host, without a route to the group here."""
+def joined(bench, address, table, entry):
+    """A receiver of what is sent to a group."""
     receiver = bench.start(0, f'mckey -m {address} -b {bench.place.addresses[0][":" in address]} -C 10')
-    deadline = time.monotonic() + SECONDS_MAX
-    while True:
-        with open(f'/proc/{receiver.process.pid}/net/{table}', encoding='ascii') as file:
-            if entry in file.read():
-                break
-        if time.monotonic() > deadline or receiver.process.poll() is not None:
-            receiver.fail('has not joined')
-        time.sleep(0.02)
-    sender = bench.start(1, f'mckey -m {address} -b {bench.place.addresses[1][":" in address]} -s -C 10')
-    sender.end_well()
-    receiver.end_well()
+    receiver.await_in(table, entry)
+    return receiver
 
 
-def datagrams_to_a_group(bench):
-    group(bench, '239.1.1.7', 'igmp', '070101EF')
-
-
-def datagrams_to_an_ipv6_group(bench):
-    group(bench, 'ff0e::77', 'igmp6', 'ff0e0000000000000000000000000077')
+def datagrams_to_groups(bench):
+    """They come to the other host, without a route to the group here."""
+    groups = (('239.1.1.7', 'igmp', '070101EF'), ('ff0e::77', 'igmp6', 'ff0e0000000000000000000000000077'))
+    receivers = [joined(bench, *each) for each in groups]
+    senders = [bench.start(1, f'mckey -m {address} -b {bench.place.addresses[1][":" in address]} -s -C 10')
+               for address, _, _ in groups]
+    for program in senders + receivers:
+        program.end_well()
 
 
 def ipv6_connection(bench):
@@ -250,7 +254,7 @@ def host_forgets(bench):
         client.fail('did not notice')
 
 
-SHORT = (datagrams_to_a_group, datagrams_to_an_ipv6_group, ipv6_connection, link_local_connection, nobody_there, messages_doubled, agents_killed, program_killed)
+SHORT = (datagrams_to_groups, ipv6_connection, link_local_connection, nobody_there, messages_doubled, agents_killed, program_killed)
 LONG = (messages_lost, host_gone, host_forgets)
 
 

@@ -2,7 +2,9 @@
 // Connections of the connection manager, with events.
 #include <infiniband/ib.h>
 
+#include <atomic>
 #include <future>
+#include <semaphore>
 #include <thread>
 
 #include "tests/conformance/cm_ends.h"
@@ -296,6 +298,44 @@ TEST(Requests, ToNobodyAreRejected) {
   constexpr int kInvalidServiceId = 8;
   events.next(RDMA_CM_EVENT_REJECTED, kInvalidServiceId);
   destroy(id);
+}
+
+// Programs hand requests from the thread that takes events to another one, and have a single place for that.
+TEST(Requests, AreTakenOverOneByOne) {
+  constexpr int kCount = 12;
+  const Events passive, active;
+  sockaddr_in address;
+  rdma_cm_id* heard = listener(passive, address, RDMA_PS_TCP, kCount);
+  std::vector<rdma_cm_id*> asking;
+  rdma_conn_param ask = parameters();
+  for (int i = 0; i < kCount; i++) {
+    asking.push_back(resolved(active, address));
+    make_queues(asking.back());
+    EXPECT_EQ(rdma_connect(asking.back(), &ask), 0) << strerror(errno);
+  }
+  std::atomic<rdma_cm_id*> place{nullptr};
+  std::counting_semaphore<kCount> shown{0};
+  std::thread taker([&] {
+    for (int i = 0; i < kCount; i++) {
+      place = passive.next(RDMA_CM_EVENT_CONNECT_REQUEST)->id;
+      shown.release();
+    }
+  });
+  for (int i = 0; i < kCount; i++) {
+    ASSERT_TRUE(shown.try_acquire_for(std::chrono::milliseconds(kWaitMs)));
+    rdma_cm_id* id = place.exchange(nullptr);
+    EXPECT_NE(id, nullptr) << "one came before the last was taken over";
+    if (id == nullptr) continue;
+    EXPECT_EQ(rdma_reject(id, nullptr, 0), 0) << strerror(errno);
+    destroy(id);
+  }
+  taker.join();
+  constexpr int kByConsumer = 28;
+  for (rdma_cm_id* each : asking) {
+    active.next(RDMA_CM_EVENT_REJECTED, kByConsumer);
+    destroy(each);
+  }
+  destroy(heard);
 }
 
 TEST(Requests, HaveLimits) {

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "tests/conformance/dc_ends.h"
+#include "tests/conformance/initiating.h"
 
 namespace verbatim::conformance {
 namespace {
@@ -18,62 +19,19 @@ namespace {
 class Dynamic : public Played {};
 VERBATIM_PLAY_BOTH_WAYS(Dynamic);
 
-constexpr size_t kFar = 16 * 1024;  ///< offset in the peer's buffer
-
 Traits with_srq() {
   Traits traits;
   traits.srq = true;
   return traits;
 }
 
-void expect_done(const Endpoint& self, uint64_t id, ibv_wc_opcode opcode) {
-  const ibv_wc wc = self.wait();
-  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(wc.wr_id, id);
-  EXPECT_EQ(wc.opcode, opcode);
-}
-
-const auto kSend = [](ibv_qp_ex* ex) { ibv_wr_send(ex); };
-
 void initiate_everything(Endpoint& self) {
   const uint32_t target = hear(self);
   DcInitiator dci(self);
   word(self, kTold) = dci.qp->qp_num;
-  const uint32_t rkey = self.peer.rkey;
-  const uint64_t there = self.peer.address + kFar;
   fill(self, 0, 9000, 3);
   self.barrier();
-  EXPECT_EQ(dci.post(1, target, kSend, 1000), 0);
-  EXPECT_EQ(dci.post(
-                2, target, [](ibv_qp_ex* ex) { ibv_wr_send_imm(ex, htonl(7)); }, 9000),
-            0);
-  EXPECT_EQ(dci.post(
-                3, target, [=](ibv_qp_ex* ex) { ibv_wr_rdma_write(ex, rkey, there); }, 9000),
-            0);
-  EXPECT_EQ(dci.post(
-                4, target, [=](ibv_qp_ex* ex) { ibv_wr_rdma_write_imm(ex, rkey, there, htonl(8)); }, 64),
-            0);
-  EXPECT_EQ(dci.post(
-                5, target, [=](ibv_qp_ex* ex) { ibv_wr_rdma_read(ex, rkey, there); }, 9000, 20'000),
-            0);
-  expect_done(self, 1, IBV_WC_SEND);
-  expect_done(self, 2, IBV_WC_SEND);
-  expect_done(self, 3, IBV_WC_RDMA_WRITE);
-  expect_done(self, 4, IBV_WC_RDMA_WRITE);
-  expect_done(self, 5, IBV_WC_RDMA_READ);
-  EXPECT_TRUE(std::equal(&self.buffer[0], &self.buffer[9000], &self.buffer[20'000]));
-  EXPECT_EQ(dci.post(
-                6, target, [=](ibv_qp_ex* ex) { ibv_wr_atomic_fetch_add(ex, rkey, there, 5); }, 8, 32'000),
-            0);
-  expect_done(self, 6, IBV_WC_FETCH_ADD);
-  EXPECT_EQ(word(self, 32'000), word(self, 0));
-  const uint64_t grown = word(self, 0) + 5;
-  EXPECT_EQ(
-      dci.post(
-          7, target, [=](ibv_qp_ex* ex) { ibv_wr_atomic_cmp_swp(ex, rkey, there, grown, 42); }, 8, 32'000),
-      0);
-  expect_done(self, 7, IBV_WC_COMP_SWAP);
-  EXPECT_EQ(word(self, 32'000), grown);
+  initiate_operations(self, dci, target);
   EXPECT_EQ(dci.state(), IBV_QPS_RTS);
   self.barrier();
 }

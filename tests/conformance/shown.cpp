@@ -5,35 +5,23 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "abi/prm/memory.h"
 #include "tests/conformance/mail.h"
 #include "tests/conformance/players.h"
+#include "tests/conformance/printed.h"
 
 namespace verbatim::conformance {
 namespace {
 
-/// What the tool prints.
-std::string printed(const char* command) {
-  FILE* pipe = popen(command, "r");
-  std::string text;
-  char part[4096];
-  while (const size_t got = std::fread(part, 1, sizeof part, pipe)) text.append(part, got);
-  EXPECT_EQ(pclose(pipe), 0);
-  return text;
-}
-
 /// The numbers of this process's objects of a kind.
 std::vector<uint32_t> shown(const std::string& kind) {
-  const auto status = nlohmann::json::parse(printed(VERBATIM_TEST_TOOL " status --json"));
-  for (const auto& process : status["processes"])
-    for (const auto& object : process["command_objects"])
-      if (process["pid"] == getpid() && object["kind"] == kind)
-        return object["numbers"].get<std::vector<uint32_t>>();
+  const auto self = shown_of_self();
+  if (self.is_null()) return {};
+  for (const auto& object : self["command_objects"])
+    if (object["kind"] == kind) return object["numbers"].get<std::vector<uint32_t>>();
   return {};
 }
 

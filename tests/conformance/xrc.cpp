@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tests/conformance/initiating.h"
 #include "tests/conformance/xrc_ends.h"
 
 namespace verbatim::conformance {
@@ -16,17 +17,6 @@ namespace {
 
 class Xrc : public Played {};
 VERBATIM_PLAY_BOTH_WAYS(Xrc);
-
-constexpr size_t kFar = 16 * 1024;  ///< offset in the peer's buffer
-
-const auto kSend = [](ibv_qp_ex* ex) { ibv_wr_send(ex); };
-
-void expect_done(const Endpoint& self, uint64_t id, ibv_wc_opcode opcode) {
-  const ibv_wc wc = self.wait();
-  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(wc.wr_id, id);
-  EXPECT_EQ(wc.opcode, opcode);
-}
 
 void expect_message(const XrcEnd& end, uint64_t id, ibv_wc_opcode opcode, uint32_t bytes,
                     int immediate = -1) {
@@ -50,37 +40,7 @@ void send_everything(Endpoint& self) {
   const uint64_t there = self.peer.address + kFar;
   fill(self, 0, 9000, 3);
   self.barrier();
-  EXPECT_EQ(end.post(1, queue, kSend, 1000), 0);
-  EXPECT_EQ(end.post(
-                2, queue, [](ibv_qp_ex* ex) { ibv_wr_send_imm(ex, htonl(7)); }, 9000),
-            0);
-  EXPECT_EQ(end.post(
-                3, queue, [=](ibv_qp_ex* ex) { ibv_wr_rdma_write(ex, rkey, there); }, 9000),
-            0);
-  EXPECT_EQ(end.post(
-                4, queue, [=](ibv_qp_ex* ex) { ibv_wr_rdma_write_imm(ex, rkey, there, htonl(8)); }, 64),
-            0);
-  EXPECT_EQ(end.post(
-                5, queue, [=](ibv_qp_ex* ex) { ibv_wr_rdma_read(ex, rkey, there); }, 9000, 20'000),
-            0);
-  expect_done(self, 1, IBV_WC_SEND);
-  expect_done(self, 2, IBV_WC_SEND);
-  expect_done(self, 3, IBV_WC_RDMA_WRITE);
-  expect_done(self, 4, IBV_WC_RDMA_WRITE);
-  expect_done(self, 5, IBV_WC_RDMA_READ);
-  EXPECT_TRUE(std::equal(&self.buffer[0], &self.buffer[9000], &self.buffer[20'000]));
-  EXPECT_EQ(end.post(
-                6, queue, [=](ibv_qp_ex* ex) { ibv_wr_atomic_fetch_add(ex, rkey, there, 5); }, 8, 32'000),
-            0);
-  expect_done(self, 6, IBV_WC_FETCH_ADD);
-  EXPECT_EQ(word(self, 32'000), word(self, 0));
-  const uint64_t grown = word(self, 0) + 5;
-  EXPECT_EQ(
-      end.post(
-          7, queue, [=](ibv_qp_ex* ex) { ibv_wr_atomic_cmp_swp(ex, rkey, there, grown, 42); }, 8, 32'000),
-      0);
-  expect_done(self, 7, IBV_WC_COMP_SWAP);
-  EXPECT_EQ(word(self, 32'000), grown);
+  initiate_operations(self, end, queue);
   const uint64_t value = 0x1122334455667788;
   EXPECT_EQ(end.post(
                 8, queue, [=](ibv_qp_ex* ex) { ibv_wr_atomic_write(ex, rkey, there + 8, &value); }, 0),

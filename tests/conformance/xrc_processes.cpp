@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 
+#include "tests/conformance/printed.h"
 #include "tests/conformance/xrc_ends.h"
 
 namespace verbatim::conformance {
@@ -22,6 +24,7 @@ struct Table {
   pthread_barrier_t barrier;
   uint32_t sender, receiver, own_queue, queue, rkey;
   uint64_t address;
+  std::atomic<bool> refused;  ///< for want of receives
   void meet() { pthread_barrier_wait(&barrier); }
 };
 
@@ -167,15 +170,33 @@ TEST(XrcProcesses, ReachQueuesOfOthers) {
        }});
 }
 
+/// How often requests of this process have met an empty queue.
+uint64_t refusals() {
+  uint64_t count = 0;
+  const auto self = shown_of_self();
+  for (const auto& qp : self["queue_pairs"]) count += qp["rnr_naks"].get<uint64_t>();
+  return count;
+}
+
+/// Waits until a condition holds.
+template <class Condition>
+bool comes_true(Condition condition) {
+  for (int look = 0; look < 3000; look++) {
+    if (condition()) return true;
+    usleep(1000);
+  }
+  return false;
+}
+
 // Messages of one connection for queues of two processes, posted all at once, arrive in their order each; and
 // wait for queues that are empty.
 TEST(XrcProcesses, TakeTurns) {
   constexpr uint64_t kCount = 30;
   const auto take = [](Endpoint& self, Table& table, ibv_srq* srq, uint64_t first) {
     uint64_t posted = first;
+    EXPECT_TRUE(comes_true([&] { return table.refused.load(); }));
     for (uint64_t id = first; id < kCount; id += 2) {
-      if (id == posted) {  // a few at a time, and late
-        usleep(2000);
+      if (id == posted) {  // a few at a time
         for (int i = 0; i < 4 && posted < kCount; i++, posted += 2)
           EXPECT_EQ(receive_shared(self, srq, posted * 1000, 1000, posted), 0);
       }
@@ -189,6 +210,8 @@ TEST(XrcProcesses, TakeTurns) {
                   const uint32_t queue = id % 2 == 0 ? table.own_queue : table.queue;
                   EXPECT_EQ(post_xrc(self, qp, id, queue, kSend, 1000, id * 1000), 0);
                 }
+                EXPECT_TRUE(comes_true([] { return refusals() > 0; }));
+                table.refused = true;
                 for (uint64_t id = 0; id < kCount; id++) expect_done(self, id);
               },
               [&](Endpoint& self, Table& table, ibv_srq* own) { take(self, table, own, 0); },
