@@ -162,6 +162,11 @@ class Bench:
         yield Row('packet of 4 KiB, parse + check', 'ns', '', lambda: self.own('packet_costs', 'check'), None, 'less', 400)
         yield Row('ICRC of 4 KiB', 'GB/s', '', lambda: self.own('packet_costs', 'icrc'), None, 'more', 10)
         yield Row('idle RC QP beyond its queues', 'bytes', '', lambda: self.own('verbs_costs', 'memory'), None, 'less', 8192)
+        for kind, count in (('contexts', 100), ('cqs', 10000), ('srqs', 10000), ('qps', 10000), ('mrs', 100000), ('ahs', 100000)):
+            for what, unit in (('make', 'us'), ('bytes', 'bytes')):
+                yield Row(f'each of {self.iterations(count)} {kind}: {what}', unit, '',
+                          lambda kind=kind, count=count, what=what:
+                          self.own('object_costs', kind, self.iterations(count), what), None, 'less', None)
         yield Row('idle, raw doorbells exposed', 'ms/10 s', '', self.idle, None, 'less', 10)
         for operation in ('write', 'read', 'send'):
             yield Row(f'rpma_{operation} 8 B round trip', 'ns', 'the same over verbs',

@@ -97,7 +97,9 @@ bool Requester::fits_window(const Message& message, uint32_t& chunk) {
   const uint32_t packets = Flight::kPacketsMax - std::min(under_way, Flight::kPacketsMax - 1);
   const uint32_t bytes = flight_.window.bytes() - std::min(flight_.bytes, flight_.window.bytes() - 1);
   const uint32_t room = std::min(packets, std::max(bytes / mtu, 1u)) * mtu;
-  const bool worth = room >= std::min(chunk, flight_.window.bytes() / 4);
+  // Small parts of a read cost its responder more than they do anybody else.
+  const uint32_t share = awaits_response(message.work.opcode) ? 2 : 4;
+  const bool worth = room >= std::min(chunk, flight_.window.bytes() / share);
   if (under_way > 0 && !worth) return false;
   if (chunk > room) chunk = room;
   const bool rest = sent_bytes_ + chunk == message.length;
