@@ -151,7 +151,7 @@ TEST_F(Capabilities, FramesAreOfEthernetPorts) {
   const auto cap = capability()[HcaCapUnion::per_protocol_networking_offload_caps];
   EXPECT_TRUE(cap[PerProtocolNetworkingOffloadCaps::csum_cap]);
   EXPECT_EQ(cap[PerProtocolNetworkingOffloadCaps::wqe_inline_mode], 2u) << "not required";
-  EXPECT_FALSE(cap[PerProtocolNetworkingOffloadCaps::vlan_cap]);
+  EXPECT_TRUE(cap[PerProtocolNetworkingOffloadCaps::vlan_cap]);
   ASSERT_EQ(query(0), Status::kOk);
   EXPECT_TRUE(capability()[HcaCapUnion::cmd_hca_cap][CmdHcaCap::eth_net_offloads]);
 }

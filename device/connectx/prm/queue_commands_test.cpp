@@ -277,19 +277,28 @@ TEST_F(QueueCommands, SharedReceiveQueuesAreChainsOrCycles) {
   EXPECT_EQ(output<QuerySrq>()[QuerySrqOut::srq_context_entry][Srqc::lwm], 12u);
 }
 
+/// What asks for a shared receive queue with a tag list. Every other input takes its place.
+struct TaggedQueueRequest {
+  explicit TaggedQueueRequest(Writer<CreateXrqIn> command)
+      : context(command[CreateXrqIn::xrq_context]),
+        tags(context[Xrqc::tag_matching_topology_context]),
+        queue(context[Xrqc::wq]) {
+    context.set(Xrqc::topology, XrqTopology::kTagMatching);
+    context.set(Xrqc::cqn, 0x51);
+    context.set(Xrqc::user_index, 0x77);
+    tags.set(TagMatchingTopologyContext::log_matching_list_sz, 4);
+    queue.set(Wq::pd, 0x41);
+    queue.set(Wq::log_wq_sz, 5);
+    queue.set(Wq::log_wq_stride, 6);
+  }
+  Writer<Xrqc> context;
+  Writer<TagMatchingTopologyContext> tags;
+  Writer<Wq> queue;
+};
+
 TEST_F(QueueCommands, SharedReceiveQueuesMayHaveTags) {
   unit.limits_.max_tags = 1023;
-  const auto command = input<CreateXrq>();
-  const auto context = command[CreateXrqIn::xrq_context];
-  const auto tags = context[Xrqc::tag_matching_topology_context];
-  const auto queue = context[Xrqc::wq];
-  context.set(Xrqc::topology, XrqTopology::kTagMatching);
-  context.set(Xrqc::cqn, 0x51);
-  context.set(Xrqc::user_index, 0x77);
-  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 4);
-  queue.set(Wq::pd, 0x41);
-  queue.set(Wq::log_wq_sz, 5);
-  queue.set(Wq::log_wq_stride, 6);
+  const TaggedQueueRequest request(input<CreateXrq>());
   ASSERT_EQ(run<CreateXrq>(), Status::kOk);
   const RmpContext made = unit.rmp_.context;
   EXPECT_EQ(made.tags, 15u) << "one entry is always free";
@@ -308,18 +317,23 @@ TEST_F(QueueCommands, SharedReceiveQueuesMayHaveTags) {
   limit.set(ArmXrqIn::lwm, 9);
   ASSERT_EQ(run<ArmXrq>(), Status::kOk);
   EXPECT_EQ(unit.rmp_.context.limit, 9u);
-  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 0);
+}
+
+TEST_F(QueueCommands, QueuesWithTagsAreChecked) {
+  unit.limits_.max_tags = 1023;
+  const TaggedQueueRequest request(input<CreateXrq>());
+  request.tags.set(TagMatchingTopologyContext::log_matching_list_sz, 0);
   EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
-  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 15);
+  request.tags.set(TagMatchingTopologyContext::log_matching_list_sz, 15);
   EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
-  tags.set(TagMatchingTopologyContext::log_matching_list_sz, 4);
-  queue.set(Wq::wq_type, WqType::kCyclic);
+  request.tags.set(TagMatchingTopologyContext::log_matching_list_sz, 4);
+  request.queue.set(Wq::wq_type, WqType::kCyclic);
   ASSERT_EQ(run<CreateXrq>(), Status::kOk);
   EXPECT_TRUE(unit.rmp_.context.cyclic);
-  queue.set(Wq::wq_type, WqType::kCyclicStridingRq);
+  request.queue.set(Wq::wq_type, WqType::kCyclicStridingRq);
   EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
-  queue.set(Wq::wq_type, WqType::kLinkedList);
-  context.set(Xrqc::topology, 0);
+  request.queue.set(Wq::wq_type, WqType::kLinkedList);
+  request.context.set(Xrqc::topology, 0);
   EXPECT_EQ(run<CreateXrq>(), Status::kBadParamErr);
 }
 
