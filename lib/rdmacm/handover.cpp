@@ -9,7 +9,7 @@ namespace verbatim::rdmacm {
 
 void Handover::await() {
   constexpr timespec kPause = {0, 50'000};
-  constexpr int kLooks = 100;
+  constexpr int kLooks = 1000;
   const uint32_t child = child_.exchange(0, std::memory_order_relaxed);
   if (child == 0 || vain_.load(std::memory_order_relaxed) >= kVainMax) return;
   for (int look = 0; look < kLooks; look++) {

@@ -17,7 +17,7 @@ class Handover {
   void note_shown(uint32_t child) { child_.store(child, std::memory_order_relaxed); }
 
  private:
-  static constexpr uint32_t kVainMax = 8;
+  static constexpr uint32_t kVainMax = 4;
   std::atomic<uint32_t> child_{0},
       vain_{0};  ///< vain: this program takes its time, and need not be waited for
 };
