@@ -54,13 +54,19 @@ Event make_event(int type, void* owner) {
 void Context::on_async(hw::AsyncEvent event, void* owner) {
   const auto type = static_cast<int>(event);
   if (event == hw::AsyncEvent::kDeviceFatal) failed.store(true, std::memory_order_relaxed);
-  if (owner != nullptr && subject_of(type) == Subject::kQp)
+  if (owner != nullptr && subject_of(type) == Subject::kQp) {
+    if (SharedReceiveQueue* served = static_cast<QueuePair*>(owner)->serves) {
+      if (type == IBV_EVENT_QP_FATAL)
+        async_events.push(make_event(IBV_EVENT_SRQ_ERR, served), false);
+      return;
+    }
     if (XrcReceiver* receiver = static_cast<QueuePair*>(owner)->receiver) {
       const std::lock_guard guard(receiver->lock);
       for (QueuePair* handle : receiver->handles)
         handle->context->async_events.push(make_event(type, handle), false);
       return;
     }
+  }
   async_events.push(make_event(static_cast<int>(event), owner), owner == nullptr);
 }
 

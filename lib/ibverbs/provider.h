@@ -31,6 +31,7 @@ namespace verbatim::verbs {
 struct Context;
 struct MemoryRegion;
 struct Provider;
+struct SharedReceiveQueue;
 struct XrcReceiver;
 
 /// A device of the list; lives as long as the library. The public part comes first.
@@ -146,7 +147,8 @@ struct QueuePair {
   std::vector<Gid> groups;         ///< multicast attachments; guarded by the public mutex
   std::atomic<uint32_t> flows{0};  ///< rules that steer packets to it
   ConnectionOptions ece;
-  XrcReceiver* receiver = nullptr;  ///< that it is a handle of
+  XrcReceiver* receiver = nullptr;       ///< that it is a handle of
+  SharedReceiveQueue* serves = nullptr;  ///< whose tag list it changes: programs know nothing of it
   DomainUse domain_use;
   Links<QueuePair> links;
 

@@ -79,6 +79,7 @@ int TagList::open(verbs::ProtectionDomain& domain, ibv_srq& srq, ibv_cq& cq, uin
   if (made == nullptr) return errno;
   commands_ = static_cast<QueuePair*>(made);
   commands_->context = domain.context;
+  commands_->serves = verbs::SharedReceiveQueue::of(&srq);
   commands_->qp.qp_type = IBV_QPT_RC;
   commands_->qp.send_cq = commands_->qp.recv_cq = &cq;
   if (const int error = connect_to_itself(*commands_)) {
