@@ -38,8 +38,7 @@ int refusal(const QueuePair& qp, const ibv_send_wr& wr) {
   if (wr.num_sge < 0 || (wr.send_flags & ~known) != 0) return EINVAL;
   if (wr.opcode == IBV_WR_TSO && (!fits_header(qp, wr.tso.hdr_sz) || wr.tso.mss == 0)) return EINVAL;
   if (in_line && (kMayInline >> wr.opcode & 1) == 0) return EINVAL;
-  // Inline data is copied from any number of pieces.
-  return !in_line && static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge ? ENOMEM : 0;
+  return static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge ? ENOMEM : 0;
 }
 
 /// Units of the data, or -1: more than may be inline.

@@ -28,8 +28,10 @@
 using namespace verbatim;
 using namespace verbatim::fuzz;
 
-/// Buffers of any size may be asked for.
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+/// Buffers of any size may be asked for. The sanitizer's library looks for it in the program.
+extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
 
 namespace {
 
@@ -42,7 +44,7 @@ constexpr const char* kDevices = "mlx5_0:mlx5,mlx5_1:mlx5:infiniband";
 [[noreturn]] void fail(uint64_t seed, const std::string& what) {
   std::fprintf(stderr, "FAILED [%d] seed %llu: %s\n", getpid(), static_cast<unsigned long long>(seed),
                what.c_str());
-  std::abort();
+  std::_Exit(1);
 }
 
 /// An opened device with what makes up the strangers of the other one's worlds.

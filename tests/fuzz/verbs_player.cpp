@@ -45,7 +45,7 @@ void Player::step() {
 void Player::fail(const std::string& what) const {
   std::fprintf(stderr, "FAILED [%d] seed %llu: %s\n", getpid(), static_cast<unsigned long long>(common.seed),
                what.c_str());
-  std::abort();
+  std::_Exit(1);
 }
 
 void Player::note(const char* call, bool done, int error) {
