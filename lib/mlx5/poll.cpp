@@ -83,7 +83,14 @@ uint64_t take(CompletionQueue& cq, const Cqe& cqe, QueuePair*& qp) {
   if (is_tagged(cqe) && qp->srq != nullptr && qp->srq->tags != nullptr) [[unlikely]]
     return take_tagged(cq, cqe, *qp->srq);
   const uint16_t counter = cqe.wqe_counter;
-  if (!is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4))) {
+  const bool receives = is_receive(static_cast<uint8_t>(cqe.opcode_owner >> 4));
+  if (receives ? qp->srq == nullptr && qp->receive_ids == nullptr : (cqe.opcode_qpn & 0xffffff) != qp->number)
+      [[unlikely]] {
+    qp = nullptr;  // an overrun that the program wanted to be ignored has left it, of one that had the index
+                   // before
+    return 0;
+  }
+  if (!receives) {
     const SendSlot& slot = qp->slots[counter & (qp->blocks - 1)];
     const uint64_t wr_id = slot.wr_id;
     cq.special = slot.special;

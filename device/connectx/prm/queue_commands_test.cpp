@@ -317,6 +317,8 @@ TEST_F(QueueCommands, SharedReceiveQueuesMayHaveTags) {
   limit.set(ArmXrqIn::lwm, 9);
   ASSERT_EQ(run<ArmXrq>(), Status::kOk);
   EXPECT_EQ(unit.rmp_.context.limit, 9u);
+  input<DestroyRmp>().set(DestroyRmpIn::rmpn, xrqn);
+  EXPECT_EQ(run<DestroyRmp>(), Status::kBadResErr) << "it is none of those";
 }
 
 TEST_F(QueueCommands, QueuesWithTagsAreChecked) {

@@ -134,8 +134,17 @@ Result create_rmp(Command<CreateRmp>& c) {
   return {};
 }
 
+/// Facts of a queue without a tag list: those that have one share its numbers, and have commands of their
+/// own.
+Expected<RmpFacts> find_rmp(CommandUnit& unit, uint16_t uid, uint32_t rmpn) {
+  Expected<RmpFacts> facts = unit.query_rmp(uid, rmpn);
+  if (facts && facts->context.tags != 0)
+    return Error{ENOENT, "the shared receive queue of number " + std::to_string(rmpn) + " has a tag list"};
+  return facts;
+}
+
 Result query_rmp(Command<QueryRmp>& c) {
-  const Expected<RmpFacts> facts = c.unit.query_rmp(c.uid, c.in[QueryRmpIn::rmpn]);
+  const Expected<RmpFacts> facts = find_rmp(c.unit, c.uid, c.in[QueryRmpIn::rmpn]);
   if (!facts) return refuse(facts.error());
   const auto context = c.out[QueryRmpOut::rmp_context];
   context.set(Rmpc::state, facts->failed ? RmpState::kErr : RmpState::kRdy);
@@ -205,14 +214,15 @@ Result modify_rmp(Command<ModifyRmp>& c) {
   if (context.as<RmpState>(Rmpc::state) != RmpState::kRdy)
     return refuse(Status::kBadParamErr, "a shared receive queue is ready and stays so");
   const uint32_t rmpn = c.in[ModifyRmpIn::rmpn];
-  if (c.in[ModifyRmpIn::bitmask][RmpBitmask::lwm])
-    return result_of(c.unit.arm_rmp(c.uid, rmpn, context[Rmpc::wq][Wq::lwm]));
-  const Expected<RmpFacts> facts = c.unit.query_rmp(c.uid, rmpn);
-  return facts ? Result{} : refuse(facts.error());
+  if (const Expected<RmpFacts> facts = find_rmp(c.unit, c.uid, rmpn); !facts) return refuse(facts.error());
+  if (!c.in[ModifyRmpIn::bitmask][RmpBitmask::lwm]) return {};
+  return result_of(c.unit.arm_rmp(c.uid, rmpn, context[Rmpc::wq][Wq::lwm]));
 }
 
 Result destroy_rmp(Command<DestroyRmp>& c) {
-  return result_of(c.unit.destroy_rmp(c.uid, c.in[DestroyRmpIn::rmpn]));
+  const uint32_t rmpn = c.in[DestroyRmpIn::rmpn];
+  const Expected<RmpFacts> facts = find_rmp(c.unit, c.uid, rmpn);
+  return facts ? result_of(c.unit.destroy_rmp(c.uid, rmpn)) : refuse(facts.error());
 }
 
 /// The older names of the same: a shared receive queue that is no RMP does not exist on these devices.
