@@ -46,7 +46,8 @@ Outcome plan_send(ibv_qp_type type, const ibv_qp_cap& cap, uint32_t header, Queu
   sizes.send_sge = cap.max_send_sge;
   // The longest entry has one unit more than its size field can say.
   const uint32_t usable = std::min(entry, kUnitsMax * kUnit);
-  sizes.inline_bytes = usable - fixed - static_cast<uint32_t>(sizeof(connectx::InlineSegment));
+  constexpr uint32_t kSegment = sizeof(connectx::InlineSegment);
+  sizes.inline_bytes = usable > fixed + kSegment ? usable - fixed - kSegment : 0;
   return Done{};
 }
 

@@ -138,7 +138,7 @@ TEST_P(Sizes, OfAllElementsThereAre) {
 
 TEST_P(Sizes, OfAllInlineDataThereIs) {
   play(
-      {.inline_bytes = 800},
+      {.sge = 3, .inline_bytes = 800},
       [](Endpoint& self) {
         ibv_qp_attr now{};
         ibv_qp_init_attr made{};
@@ -146,9 +146,9 @@ TEST_P(Sizes, OfAllInlineDataThereIs) {
         const uint32_t most = made.cap.max_inline_data;
         EXPECT_GE(most, 800u);
         fill(self, 0, most, 13);
-        // From memory that is not registered, in more pieces than there may be elements.
+        // From memory that is not registered.
         std::vector<uint8_t> copy(self.buffer.begin(), self.buffer.begin() + most);
-        ibv_sge list[3] = {{reinterpret_cast<uint64_t>(copy.data()), 100, 0},
+        ibv_sge list[4] = {{reinterpret_cast<uint64_t>(copy.data()), 100, 0},
                            {reinterpret_cast<uint64_t>(copy.data() + 100), 1, 0},
                            {reinterpret_cast<uint64_t>(copy.data() + 101), most - 101, 0}};
         ibv_send_wr wr = self.request(IBV_WR_RDMA_WRITE, 0, 8192);
@@ -164,7 +164,10 @@ TEST_P(Sizes, OfAllInlineDataThereIs) {
         EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
         self.barrier();
         list[2].length++;
-        EXPECT_NE(self.post(wr), 0);
+        EXPECT_EQ(self.post(wr), ENOMEM);
+        list[2].length--;
+        wr.num_sge = 4;
+        EXPECT_EQ(self.post(wr), ENOMEM) << "more pieces than elements";
         EXPECT_TRUE(self.quiet());
       },
       [](Endpoint& self) {
@@ -189,12 +192,14 @@ TEST(SizesOfQueuePairs, HaveLimits) {
     EXPECT_GE(wanted.cap.max_send_sge, cap.max_send_sge);
     EXPECT_GE(wanted.cap.max_recv_sge, cap.max_recv_sge);
     EXPECT_GE(wanted.cap.max_inline_data, cap.max_inline_data);
+    EXPECT_LE(wanted.cap.max_inline_data, 1024u);
     return ibv_destroy_qp(qp);
   };
   const auto most_wr = static_cast<uint32_t>(device.max_qp_wr),
              most_sge = static_cast<uint32_t>(device.max_sge);
   EXPECT_EQ(make({1, 1, 1, 1, 0}), 0);
   EXPECT_EQ(make({0, 0, 0, 0, 0}), 0);
+  EXPECT_EQ(make({1, 1, 0, 1, 0}), 0);
   EXPECT_EQ(make({16, most_wr, most_sge, most_sge, 0}), 0);
   EXPECT_EQ(make({most_wr + 1, 1, 1, 1, 0}), EINVAL);
   EXPECT_EQ(make({1, most_wr + 1, 1, 1, 0}), EINVAL);
