@@ -98,7 +98,7 @@ Responder::Verdict Responder::pass_on(const Segment& segment, wire::Payload& pay
   }
 }
 
-/// Refuses what comes at the expected PSN for now; the sender tries again, or gives up by itself.
+/// Refuses what comes at the expected PSN; the sender tries again later, or gives up by itself.
 Responder::Verdict Responder::answer_later(uint8_t syndrome) {
   nak_sent_ = ack_due_ = true;
   due_syndrome_ = syndrome;

@@ -88,7 +88,7 @@ std::string Rings::name_of(const Ring& ring, uint32_t device) const {
   return text_of(ring.header->names[std::min(device, wire::tap::kNamesMax - 1)]);
 }
 
-// False: nothing more for now. A ring that makes no sense is emptied.
+// False: nothing more is there. A ring that makes no sense is emptied.
 bool Rings::take_one(Ring& ring, uint64_t until_ns, std::vector<Captured>& out) const {
   const uint64_t ready = ring.header->head.load(std::memory_order_acquire) - ring.tail;
   const uint32_t at = static_cast<uint32_t>(ring.tail % wishes_.ring_bytes), left = wishes_.ring_bytes - at;
