@@ -11,6 +11,7 @@
 #include <memory>
 #include <system_error>
 
+#include "agent/own_folders.h"
 #include "engine/published.h"
 #include "wire/link/shm/layout.h"
 
@@ -39,12 +40,6 @@ std::string text_of(const char (&field)[size]) {
 template <size_t size>
 void put_text(char (&field)[size], const std::string& text) {
   std::memcpy(field, text.data(), std::min(text.size(), size - 1));
-}
-
-bool is_private_folder(const std::string& path) {
-  struct stat status {};
-  return lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 // Agents of namespaces and names that are no more leave theirs behind: only the newest few stay.
@@ -119,16 +114,13 @@ void History::store() const {
 }
 
 std::string history_path(const std::string& agent) {
-  const std::string runtime = "/run/user/" + std::to_string(geteuid());
-  const std::string folder =
-      is_private_folder(runtime) ? runtime + "/verbatim" : "/tmp/verbatim-" + std::to_string(geteuid());
-  mkdir(folder.c_str(), 0700);
-  if (!is_private_folder(folder)) return "";
+  const std::vector<std::string> folders = own_folders();
+  if (folders.empty()) return "";
   struct stat space {};
   if (stat("/proc/self/ns/net", &space) != 0) space.st_ino = 0;
   std::string file = agent + "." + std::to_string(space.st_ino) + ".history";
   std::replace(file.begin(), file.end(), '/', '.');
-  return folder + "/" + file;
+  return folders.front() + "/" + file;
 }
 
 std::vector<Explanation> load_history(const std::string& path) {

@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <set>
 
+#include "agent/own_folders.h"
+
 namespace verbatim::agent {
 
 namespace {
@@ -24,18 +26,6 @@ constexpr const char* kUnfinished = ".sys-";
 constexpr const char* kStamp = ".stamp";
 constexpr int kHoldAttempts = 20;
 constexpr timespec kBetweenAttempts{0, 2'000'000};
-
-bool is_private_folder(const std::string& path) {
-  struct stat status {};
-  return lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
-// Where trees may be. Not below TMPDIR: the agent and the programs of a user must agree.
-std::vector<std::string> possible_folders() {
-  const std::string user = std::to_string(geteuid());
-  return {"/run/user/" + user + "/verbatim", "/tmp/verbatim-" + user, "/dev/shm/verbatim-" + user};
-}
 
 std::string unique_name() {
   static std::atomic<unsigned> count{0};
@@ -195,9 +185,7 @@ std::unique_ptr<SysfsTree> SysfsTree::build(const std::string& folder, const std
 Expected<std::unique_ptr<SysfsTree>> SysfsTree::publish(const std::string& key,
                                                         const std::vector<SysfsEntry>& entries) {
   int why = ENOENT;
-  for (const std::string& folder : possible_folders()) {
-    mkdir(folder.c_str(), 0700);
-    if (!is_private_folder(folder)) continue;
+  for (const std::string& folder : own_folders()) {
     sweep(folder);
     const std::string root = folder + "/" + kTree + hexadecimal(hash(key));
     std::unique_ptr<SysfsTree> tree = hold(root);
@@ -218,8 +206,7 @@ SysfsTree::~SysfsTree() {
 }
 
 void sweep_sysfs_trees() {
-  for (const std::string& folder : possible_folders())
-    if (is_private_folder(folder)) sweep(folder);
+  for (const std::string& folder : own_folders()) sweep(folder);
 }
 
 }  // namespace verbatim::agent

@@ -97,7 +97,11 @@ void redirect(const std::string& folder) {
   // The loader takes these for the end of a name.
   if (library.find_first_of(" :") != std::string::npos || access(library.c_str(), R_OK) != 0) return;
   const std::string& root = runtime::serve_sysfs();
-  if (root.empty()) return;
+  if (root.empty()) {
+    std::fprintf(
+        stderr, "verbatim run: no folder takes what stands in for /sys/class/infiniband (verbatim doctor)\n");
+    return;
+  }
   serve_counters(root);
   const int kept = runtime::sysfs_hold();
   int file = fcntl(kept, F_DUPFD, kFirstHold);
