@@ -214,7 +214,8 @@ void report(uint64_t worlds, bool show) {
   std::printf("verbs_fuzz: %llu worlds, %llu calls of %zu functions, %llu of them refused, no crash\n",
               static_cast<unsigned long long>(worlds), static_cast<unsigned long long>(calls), g_tally.size(),
               static_cast<unsigned long long>(calls - done));
-  for (const char* call : {"ibv_reg_mr", "ibv_create_qp", "ibv_modify_qp", "ibv_post_send", "ibv_poll_cq"})
+  for (const char* call : {"ibv_bind_mw", "ibv_create_flow_action_esp", "ibv_modify_flow_action_esp",
+                           "ibv_reg_mr", "ibv_create_qp", "ibv_modify_qp", "ibv_post_send", "ibv_poll_cq"})
     if (worlds >= kEnoughWorlds && (g_tally[call].done == 0 || g_tally[call].refused == 0))
       fail(0, std::string(call) + " always works, or never");
 }

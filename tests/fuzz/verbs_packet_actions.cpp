@@ -146,26 +146,37 @@ void create_flow(Player& p) {
 }
 void destroy_flow(Player& p) { p.flows.destroy_any(p); }
 
+/// Key material and parameters as the device takes them, but for what is to be nonsense.
 void flow_action(Player& p) {
   ibv_flow_action_esp_keymat_aes_gcm key{};
   key.icv_len = p.arguments.number<uint32_t>(16);
-  key.key_len = p.arguments.number<uint32_t>(128);
+  key.key_len = p.arguments.number<uint32_t>(p.one_in(2) ? 16 : 32);
+  key.iv_algo = p.arguments.one_of<ibv_flow_action_esp_keymat_aes_gcm_iv_algo>(1);
+  key.salt = p.arguments.number<uint32_t>(1);
+  p.arguments.random.fill(key.aes_key, sizeof key.aes_key);
   ibv_flow_action_esp_replay_bmp window{p.arguments.number<uint32_t>(32)};
+  constexpr uint32_t kFlags = IBV_FLOW_ACTION_ESP_FLAGS_TRANSPORT | IBV_FLOW_ACTION_ESP_FLAGS_ENCRYPT |
+                              IBV_FLOW_ACTION_ESP_FLAGS_ESN_NEW_WINDOW;
   ibv_flow_action_esp esp{};
-  esp.spi = p.arguments.number<uint32_t>(1);
-  esp.flags = p.arguments.bits(15);
+  esp.spi = p.arguments.number<uint32_t>(0);
+  esp.flags = p.arguments.bits(kFlags);
   ibv_flow_action_esp_attr attr{};
   attr.esp_attr = p.arguments.handle(&esp);
-  attr.keymat_proto = p.arguments.one_of<ibv_flow_action_esp_keymat>(1);
-  attr.keymat_len = p.arguments.odd() ? static_cast<uint16_t>(p.below(sizeof key)) : sizeof key;
-  attr.keymat_ptr = p.arguments.handle(&key);
-  attr.replay_proto = p.arguments.one_of<ibv_flow_action_esp_replay>(2);
-  attr.replay_len = p.arguments.odd() ? 0 : sizeof window;
-  attr.replay_ptr = p.arguments.handle(&window);
+  ibv_flow_action* action = p.any(p.flow_actions);
+  const bool changes = action != nullptr && p.one_in(2);
+  if (!changes || p.arguments.odd()) {
+    attr.keymat_proto = p.arguments.one_of<ibv_flow_action_esp_keymat>(1);
+    attr.keymat_len = p.arguments.odd() ? static_cast<uint16_t>(p.below(sizeof key)) : sizeof key;
+    attr.keymat_ptr = p.arguments.handle(&key);
+  }
+  if (p.arguments.odd()) {
+    attr.replay_proto = p.arguments.one_of<ibv_flow_action_esp_replay>(2);
+    attr.replay_len = p.arguments.odd() ? 0 : sizeof window;
+    attr.replay_ptr = p.arguments.handle(&window);
+  }
   attr.comp_mask = p.arguments.bits(IBV_FLOW_ACTION_ESP_MASK_ESN);
   attr.esn = p.arguments.number<uint32_t>(0);
-  ibv_flow_action* action = p.any(p.flow_actions);
-  if (action != nullptr && p.one_in(2))
+  if (changes)
     p.took("ibv_modify_flow_action_esp", ibv_modify_flow_action_esp(action, &attr));
   else if (!p.flow_actions.full())
     p.flow_actions.add(
@@ -197,7 +208,7 @@ constexpr Action kActions[] = {
     {address_from_wc, 4}, {resolve, 1},
     {attach, 5},          {detach, 4},
     {create_flow, 12},    {destroy_flow, 4},
-    {flow_action, 2},     {destroy_flow_action, 1},
+    {flow_action, 4},     {destroy_flow_action, 1},
     {create_counters, 2}, {destroy_counters, 1},
     {use_counters, 3},
 };

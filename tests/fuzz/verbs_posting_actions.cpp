@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Work requests of every kind, and completions.
+#include <iterator>
+
 #include "tests/fuzz/verbs_player.h"
 
 namespace verbatim::fuzz {
@@ -175,11 +177,29 @@ void post_srq_ops(Player& p) {
   expect_bad(p, list, count, bad, done);
 }
 
+/// One of a pool's that are right, or any if there is none.
+template <class T, class Right>
+T* any_that(Player& p, const Pool<T>& pool, Right right) {
+  std::vector<T*> some;
+  std::ranges::copy_if(pool.all(), std::back_inserter(some), right);
+  return some.empty() || p.arguments.odd() ? p.any(pool) : some[p.below(static_cast<uint32_t>(some.size()))];
+}
+
+/// A window of type 1, a queue pair of its domain that is connected, and a region of that domain.
 void bind_mw(Player& p) {
-  ibv_qp* qp = p.any(p.qps);
-  ibv_mw* mw = p.any(p.mws);
-  if (qp == nullptr || mw == nullptr) return;
+  ibv_mw* mw = any_that(p, p.mws, [](const ibv_mw* each) { return each->type == IBV_MW_TYPE_1; });
+  if (mw == nullptr) return;
+  ibv_qp* qp = any_that(p, p.qps, [mw](const ibv_qp* each) {
+    return each->qp_type == IBV_QPT_RC && each->state == IBV_QPS_RTS && each->pd == mw->pd;
+  });
+  if (qp == nullptr) return;
   ibv_mw_bind binding{p.arguments.random.next(), p.arguments.bits(kSendFlags), some_binding(p)};
+  if (!p.arguments.odd()) binding.bind_info.mw_access_flags &= ~static_cast<unsigned>(IBV_ACCESS_ZERO_BASED);
+  ibv_mr* mr = any_that(p, p.mrs, [mw](const ibv_mr* each) { return each->pd == mw->pd; });
+  if (mr != nullptr && !p.arguments.odd()) {
+    binding.bind_info.mr = mr;
+    binding.bind_info.addr = p.starts[mr];
+  }
   p.took("ibv_bind_mw", ibv_bind_mw(qp, mw, &binding));
 }
 
