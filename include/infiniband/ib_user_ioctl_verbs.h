@@ -136,13 +136,13 @@ enum ib_uverbs_flow_action_esp_keymat_aes_gcm_iv_algo {
     IB_UVERBS_FLOW_ACTION_IV_ALGO_SEQ,
 };
 
-/** AES-GCM key of an ESP action. Lengths are in bits. */
+/** AES-GCM key of an ESP action. Lengths are in bytes. */
 struct ib_uverbs_flow_action_esp_keymat_aes_gcm {
     __aligned_u64 iv;
     __u32 iv_algo; /**< enum ib_uverbs_flow_action_esp_keymat_aes_gcm_iv_algo */
     __u32 salt;
     __u32 icv_len; /**< integrity check value */
-    __u32 key_len; /**< 128, 192 or 256 */
+    __u32 key_len; /**< 16, 24 or 32 */
     __u32 aes_key[8];
 };
 
