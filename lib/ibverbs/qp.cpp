@@ -262,7 +262,8 @@ int ibv_destroy_qp(ibv_qp* qp) {
   return 0;
 }
 
-// Data is placed by copies that promise no order.
+// Data is placed by copies of the processor and the kernel, whose stores others may see in any order: string
+// instructions promise none (not even within 128 bytes), and short copies store their ends first.
 int ibv_query_qp_data_in_order(ibv_qp* /*qp*/, ibv_wr_opcode /*op*/, uint32_t /*flags*/) { return 0; }
 
 }  // extern "C"
