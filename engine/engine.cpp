@@ -239,21 +239,21 @@ uint64_t Engine::tick_locked(uint64_t now_ns) {
     timed = !timed_.empty();
   }
   const uint64_t exact = deadline_ns_.load(std::memory_order_relaxed);
-  if (!timed) return exact;
-  const bool due = now_ns >= last_tick_ns_ + kTickNs;
-  if (!due && now_ns < exact) return std::min(exact, last_tick_ns_ + kTickNs);
+  const bool due = timed && now_ns >= last_tick_ns_ + kTickNs;
+  if (!due && now_ns < exact) return timed ? std::min(exact, last_tick_ns_ + kTickNs) : exact;
   if (due) last_tick_ns_ = now_ns;
   return run_timers(now_ns);
 }
 
-// Looks at every queue pair that has a timer. Returns the earliest instant that one of them named.
+// Looks at alarms and at every queue pair that has a timer. Returns the earliest instant that one of them
+// named.
 uint64_t Engine::run_timers(uint64_t now_ns) {
   {
     std::lock_guard<SpinLock> hold(list_lock_);
     running_.swap(timed_);
     deadline_ns_.store(kNever, std::memory_order_relaxed);
   }
-  uint64_t earliest = kNever, exact = kNever;
+  uint64_t earliest = kNever, exact = alarms_.run(now_ns);
   for (QueuePair*& qp : running_) {
     const uint64_t next = qp->requester().on_timer(now_ns);
     earliest = std::min(earliest, next);
@@ -285,6 +285,16 @@ void Engine::set_timer(QueuePair& qp, uint64_t deadline_ns, bool listed) {
     }
   }
   if (wake) host_.wake_engine_thread();
+}
+
+void Engine::set_alarm(Alarm& alarm, uint64_t at_ns) {
+  alarms_.set(alarm, at_ns);
+  {
+    std::lock_guard<SpinLock> hold(list_lock_);
+    if (at_ns >= deadline_ns_.load(std::memory_order_relaxed)) return;
+    deadline_ns_.store(at_ns, std::memory_order_relaxed);
+  }
+  host_.wake_engine_thread();
 }
 
 // False: it is on the list already.

@@ -20,6 +20,7 @@
 #include "base/expected.h"
 #include "base/spinlock.h"
 #include "engine/access_guard.h"
+#include "engine/alarms.h"
 #include "engine/host.h"
 #include "engine/memory_keys.h"
 #include "engine/object_board.h"
@@ -112,6 +113,11 @@ class Engine final : public wire::Receiver {
   uint64_t step(uint64_t now_ns);
   /// The timers alone; returns the same.
   uint64_t tick(uint64_t now_ns);
+
+  /// Afterwards `alarm` is called at that instant, or soon after.
+  void set_alarm(Alarm& alarm, uint64_t at_ns);
+  /// See Alarms::clear.
+  void clear_alarm(Alarm& alarm) { alarms_.clear(alarm); }
 
   /// Held while queue pairs are run; whoever delivers arrivals otherwise than by progress holds it too.
   SpinLock& progress_lock() { return progress_lock_; }
@@ -236,6 +242,7 @@ class Engine final : public wire::Receiver {
   std::vector<QueuePair*> ready_;
   std::vector<QueuePair*> roomless_;
   std::vector<QueuePair*> timed_;
+  Alarms alarms_;
   std::vector<Responder*> owers_;
   std::vector<QueuePair*> targets_;  ///< of DC
   // Of the acknowledgements owed since they were last sent; progress_lock_.
@@ -252,7 +259,7 @@ class Engine final : public wire::Receiver {
   SharedQueues shared_queues_;
   XrcGuests xrc_guests_{*this};
   std::atomic<bool> any_quiet_{false};         ///< some are ready that nobody was woken for
-  std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer
+  std::atomic<uint64_t> deadline_ns_{kNever};  ///< earliest exact timer or alarm
   std::atomic<uint32_t> room_epoch_{0};
   static constexpr uint32_t kConnectionClockShift = 16;
   std::atomic<uint32_t> connections_;  ///< counts from the hour on: those of a later process are later

@@ -105,6 +105,7 @@ Expected<uint32_t> CommandQueues::create_cq(uint16_t uid, const prm::CqContext& 
   }
   CqObject* cq = *made;
   cq->eqn = context.eqn;
+  cq->ring.moderate(hca_.engine(), context.count, context.period_us);
   const Outcome held =
       hca_.uars().hold(uid, context.uar, UarTable::Doorbell::kArm, cq, [cq] { cq->ring.arm_late(); });
   if (!held) {

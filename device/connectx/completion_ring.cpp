@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "device/connectx/completion_moderation.h"
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/queue_access.h"
 
@@ -127,6 +128,7 @@ T* CompletionRing::claim() {
 // With the lock held. Completions are lost from now on.
 void CompletionRing::lose() {
   overrun_.store(true, std::memory_order_relaxed);
+  if (moderation_ && moderation_->holds()) fire();
   sink_.on_async(hw::AsyncEvent::kCqError, face_.owner);
   on_overrun_();
 }
@@ -161,10 +163,10 @@ void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited)
   if (armed_ != Armed::kNo) raise(special);
 }
 
-void CompletionRing::raise(bool solicited) {
-  if (armed_ == Armed::kSolicited && !solicited) return;
-  armed_ = Armed::kNo;
-  sink_.on_completion(face_);
+void CompletionRing::raise(bool solicited, uint32_t completions) {
+  const bool waited_for = armed_ == Armed::kAny || solicited || (moderation_ && moderation_->holds());
+  if (!waited_for || (moderation_ && moderation_->holds_back(completions))) return;
+  fire();
 }
 
 void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter,

@@ -8,9 +8,14 @@
 #include "base/spinlock.h"
 #include "device/connectx/formats.h"
 #include "device/hw/hca.h"
+#include "engine/alarms.h"
 #include "engine/gathering.h"
 #include "engine/protection/signature.h"
 #include "engine/work.h"
+
+namespace verbatim::engine {
+class Engine;
+}
 
 namespace verbatim::connectx {
 
@@ -23,6 +28,8 @@ class CompletionRing final : public engine::Held {
  public:
   /// `on_overrun` is called once, with locks of queues held, when completions are lost.
   CompletionRing(const hw::CqSpec& spec, hw::Cq& face, hw::EventSink& sink, std::function<void()> on_overrun);
+
+  ~CompletionRing();
 
   struct Received {
     uint8_t cqe_opcode;
@@ -53,6 +60,8 @@ class CompletionRing final : public engine::Held {
   /// (kCqeResize): the program copies what it has not yet read. EINVAL: that does not fit.
   Outcome go_on_in(const hw::QueueMemory& ring);
   void ignore_overruns(bool ignored);
+  /// Of the event; 0 or 1 of the first, or 0 of the second: it is raised at once.
+  void moderate(engine::Engine& engine, uint16_t count, uint16_t period_us);
   bool overrun() const { return overrun_.load(std::memory_order_relaxed); }
 
   enum class Armed : uint8_t { kNo, kAny, kSolicited };
@@ -65,6 +74,7 @@ class CompletionRing final : public engine::Held {
   bool real_time() const { return real_time_; }
 
  private:
+  class Moderation;  ///< completion_moderation.h
   /// Receives that are held back until the run of arrivals ends; see completion_session.cpp.
   struct Session {
     uint32_t count = 0;  ///< 0: none is
@@ -90,7 +100,8 @@ class CompletionRing final : public engine::Held {
   void tell_session();
   void write_session();
   void publish(uint8_t& last_byte, uint8_t opcode, bool solicited);
-  void raise(bool solicited);
+  void raise(bool solicited, uint32_t completions = 1);
+  void fire();
   bool special(uint32_t index) const;
   uint32_t record(int word) const;
 
@@ -106,6 +117,7 @@ class CompletionRing final : public engine::Held {
   std::unique_ptr<Session> session_;  ///< held back; nullptr until something is
   Armed armed_ = Armed::kNo;
   uint64_t armed_word_ = UINT64_MAX;  ///< the arm word taken in last; none yet
+  std::unique_ptr<Moderation> moderation_;
   std::atomic<bool> overrun_{false};
   bool unreachable_ = false;  ///< its memory is not mapped any more
   alignas(

@@ -71,7 +71,7 @@ void CompletionRing::write_session() {
   __atomic_store_n(reinterpret_cast<uint8_t*>(to) + sizeof title - 1,
                    static_cast<uint8_t>(kCqeSend << 4 | kCqeCompressed | owner), __ATOMIC_RELEASE);
   produced_ += told.count;
-  if (armed_ != Armed::kNo) raise(false);
+  if (armed_ != Armed::kNo) raise(false, told.count);
 }
 
 }  // namespace verbatim::connectx

@@ -177,12 +177,11 @@ Outcome ConnectxHca::resize_cq(hw::Cq* face, const hw::QueueMemory& ring) {
   return static_cast<CqObject*>(face)->ring.resize(ring);
 }
 
-// Moderation may hold an event back until so many completions have come, but never longer than the period,
-// and only when both are given. Reporting each at once keeps that promise.
-Outcome ConnectxHca::moderate_cq(hw::Cq*, uint16_t, uint16_t period_us) {
+Outcome ConnectxHca::moderate_cq(hw::Cq* face, uint16_t count, uint16_t period_us) {
   if (period_us > limits_.max_cq_period_us)
     return Error{EINVAL,
                  "the moderation period is longer than " + std::to_string(limits_.max_cq_period_us) + " us"};
+  if (face != nullptr) static_cast<CqObject*>(face)->ring.moderate(engine_, count, period_us);
   return Done{};
 }
 

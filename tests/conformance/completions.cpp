@@ -324,6 +324,80 @@ TEST(Moderation, NeverHoldsAnEventForEver) {
   }
 }
 
+/// Completes so many writes of the left queue; whether the event is there then.
+bool is_told_after(Pair& pair, int writes) {
+  for (int i = 0; i < writes; i++) {
+    EXPECT_EQ(pair.left.post(pair.left.request(IBV_WR_RDMA_WRITE, 8)), 0);
+    EXPECT_EQ(pair.left.wait_status(), IBV_WC_SUCCESS);
+  }
+  pollfd look{pair.left.channel->fd, POLLIN, 0};
+  return poll(&look, 1, 0) == 1;
+}
+
+void take_event(Pair& pair) {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  EXPECT_EQ(ibv_get_cq_event(pair.left.channel, &cq, &context), 0);
+  EXPECT_EQ(cq, pair.left.cq);
+  ibv_ack_cq_events(cq, 1);
+}
+
+std::chrono::microseconds since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - then);
+}
+
+TEST(Moderation, HoldsTheEventBackForThePeriod) {
+  Pair pair({.channel = true});
+  ibv_modify_cq_attr attributes{IBV_CQ_ATTR_MODERATE, {4, 4000}};
+  EXPECT_EQ(ibv_modify_cq(pair.left.cq, &attributes), 0);
+  for (int round = 0; round < 3; round++) {
+    EXPECT_EQ(ibv_req_notify_cq(pair.left.cq, 0), 0);
+    const auto began = std::chrono::steady_clock::now();
+    (void)is_told_after(pair, 1);
+    take_event(pair);
+    EXPECT_GE(since(began).count(), 4000);
+  }
+}
+
+// The fourth completion raises it at once, the third did not. A machine that is busy may take longer than the
+// period for three.
+TEST(Moderation, TellsWithTheLastOfTheCount) {
+  Pair pair({.channel = true});
+  ibv_modify_cq_attr attributes{IBV_CQ_ATTR_MODERATE, {4, 4000}};
+  EXPECT_EQ(ibv_modify_cq(pair.left.cq, &attributes), 0);
+  int in_time = 0;
+  for (int round = 0; round < 100 && in_time < 3; round++) {
+    EXPECT_EQ(ibv_req_notify_cq(pair.left.cq, 0), 0);
+    const auto began = std::chrono::steady_clock::now();
+    const bool early = is_told_after(pair, 3);
+    if (early) {
+      EXPECT_GE(since(began).count(), 4000);
+    } else {
+      EXPECT_TRUE(is_told_after(pair, 1));
+      in_time += since(began).count() < 4000;
+    }
+    take_event(pair);
+  }
+  EXPECT_EQ(in_time, 3);
+}
+
+// Taking moderation away tells of what was held back.
+TEST(Moderation, LosesNoEventWhenItChanges) {
+  Pair pair({.channel = true});
+  ibv_modify_cq_attr attributes{IBV_CQ_ATTR_MODERATE, {1000, 4000}};
+  EXPECT_EQ(ibv_modify_cq(pair.left.cq, &attributes), 0);
+  EXPECT_EQ(ibv_req_notify_cq(pair.left.cq, 0), 0);
+  (void)is_told_after(pair, 2);
+  attributes.moderate = {0, 0};
+  EXPECT_EQ(ibv_modify_cq(pair.left.cq, &attributes), 0);
+  pollfd look{pair.left.channel->fd, POLLIN, 0};
+  EXPECT_EQ(poll(&look, 1, 0), 1);
+  take_event(pair);
+  EXPECT_EQ(ibv_req_notify_cq(pair.left.cq, 0), 0);
+  EXPECT_TRUE(is_told_after(pair, 1));
+  take_event(pair);
+}
+
 TEST(Moderation, HasLimits) {
   Pair pair;
   ibv_device_attr_ex device{};
