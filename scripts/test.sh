@@ -14,4 +14,5 @@ fi
 bash "$scripts/deps.sh"
 echo "test.sh: building ($preset)"
 build_dir=$(bash "$scripts/build.sh" "$preset")
-exec ctest --test-dir "$build_dir" --output-on-failure --no-tests=error "$@"
+# Two at a time: more than half of the tests wait for something, and those that measure run alone.
+exec ctest --test-dir "$build_dir" --output-on-failure --no-tests=error --parallel 2 "$@"
