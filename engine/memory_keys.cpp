@@ -27,7 +27,7 @@ uint32_t index_at(uint32_t first, uint32_t turn) {
 
 /// Copies what is published under that index.
 template <Tables tables>
-bool read_entry(const Published& published, uint32_t index, KeyView& view) {
+inline bool read_entry(const Published& published, uint32_t index, KeyView& view) {
   if (index >= kKeysMax) return false;
   const PublishedKey& entry = published.keys[index];
   for (int attempt = 0; attempt < kReadAttempts || tables == Tables::kOwn; attempt++) {

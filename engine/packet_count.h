@@ -15,4 +15,8 @@ struct Exchange {
   PacketCount request, answer;
 };
 
+inline PacketCount sum_of(const Exchange& exchange) {
+  return {exchange.request.bytes + exchange.answer.bytes, exchange.request.packets + exchange.answer.packets};
+}
+
 }  // namespace verbatim::engine

@@ -15,6 +15,25 @@ constexpr int kTriesToHoldOff = 200;
 /// Where a queue pair that names no peer sends its packets, for their length.
 constexpr Gid kSomeIpv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
 
+wire::Transport transport_of(QpType type) {
+  switch (type) {
+    case QpType::kRc:
+      return wire::Transport::kRc;
+    case QpType::kUc:
+      return wire::Transport::kUc;
+    case QpType::kUd:
+    case QpType::kRaw:
+      return wire::Transport::kUd;
+    case QpType::kDci:
+    case QpType::kDct:
+      return wire::Transport::kDc;
+    case QpType::kXrcSend:
+    case QpType::kXrcReceive:
+      return wire::Transport::kXrc;
+  }
+  return wire::Transport::kRc;
+}
+
 }  // namespace
 
 QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number, PublishedQp& published,
@@ -22,6 +41,7 @@ QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number,
     : engine_(engine),
       spec_(spec),
       number_(number),
+      transport_(transport_of(spec.type)),
       published_(published),
       traffic_(traffic),
       frame_bytes_(engine::frame_bytes(*spec.port, kSomeIpv4, false)),
@@ -40,25 +60,6 @@ QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number,
     counter->store(0, std::memory_order_relaxed);
   publish(QpState::kReset);
   published_.qpn.store(number, std::memory_order_release);
-}
-
-wire::Transport QueuePair::transport() const {
-  switch (spec_.type) {
-    case QpType::kRc:
-      return wire::Transport::kRc;
-    case QpType::kUc:
-      return wire::Transport::kUc;
-    case QpType::kUd:
-    case QpType::kRaw:
-      return wire::Transport::kUd;
-    case QpType::kDci:
-    case QpType::kDct:
-      return wire::Transport::kDc;
-    case QpType::kXrcSend:
-    case QpType::kXrcReceive:
-      return wire::Transport::kXrc;
-  }
-  return wire::Transport::kRc;
 }
 
 void QueuePair::publish(QpState to) {
@@ -207,7 +208,7 @@ Expected<uint32_t> QueuePair::resting_send_position() {
 // A datagram's request has ended when it is sent, and programs expect to hear of that before they hear of the
 // answer: arrivals are not taken in meanwhile. Unless somebody is just doing so, who may be this very thread.
 void QueuePair::ring() {
-  if (is_reliable(type())) return requester_.ring();
+  if (requester_.reliable()) return requester_.ring();
   SpinLock& arrivals = engine_.progress_lock();
   bool held = arrivals.try_lock();
   for (int tries = 0; !held && tries < kTriesToHoldOff; tries++) {
@@ -237,8 +238,8 @@ void QueuePair::enter_error(QpState target) {
   engine_.schedule(*this);
 }
 
-// In the same process a request is answered while its sender is still in the call: it is to know that the request
-// has arrived before it hears what came of it.
+// In the same process a request is answered while its sender is still in the call: it is to know that the
+// request has arrived before it hears what came of it.
 void QueuePair::let_peer_finish() {
   AccessScope scope;
   QueuePair* peer = engine_.find(published_.remote_qpn.load(std::memory_order_relaxed));

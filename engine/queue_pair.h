@@ -88,7 +88,7 @@ class QueuePair final : public FrameTarget {
   void count(PortCount what);
   /// Headers that every packet of the connection has. With either lock held.
   uint32_t frame_bytes() const { return frame_bytes_; }
-  wire::Transport transport() const;
+  wire::Transport transport() const { return transport_; }
   /// The addresses of a connection's packets, on an Ethernet wire. With either lock held.
   void address(wire::Segment& segment) const;
   /// Enters ERR (or SQE) and arranges for both queues to be flushed; each side's flush happens under its own
@@ -126,6 +126,7 @@ class QueuePair final : public FrameTarget {
   Engine& engine_;
   const QueuePairSpec spec_;
   const uint32_t number_;
+  const wire::Transport transport_;
   PublishedQp& published_;
   PublishedTraffic& traffic_;
   std::atomic<QpState> state_{QpState::kReset};

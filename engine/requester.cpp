@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <utility>
 
 #include "engine/engine.h"
 #include "engine/frame_segments.h"
 #include "engine/message.h"
 #include "engine/queue_pair.h"
+#include "engine/service.h"
+#include "engine/traffic.h"
 #include "wire/link/burst.h"
 
 namespace verbatim::engine {
@@ -19,6 +23,7 @@ using wire::SendResult;
 
 namespace {
 
+constexpr uint32_t kWindowAtFirst = 8;          ///< entries: most queue pairs need no more
 constexpr uint32_t kRequestsPerRun = 512;       ///< work requests one doorbell or poll executes
 constexpr uint64_t kBytesPerRun = 64ull << 20;  ///< bytes one doorbell or poll moves
 constexpr uint64_t kPacedMaxNs = 10'000'000;    ///< between two looks at a rate limit
@@ -75,13 +80,16 @@ uint32_t slice(const wire::Piece* pieces, uint32_t count, uint64_t offset, uint6
 Requester::Requester(Engine& engine, QueuePair& qp)
     : engine_(engine),
       qp_(qp),
+      offered_(offered_by(qp.type())),
+      length_max_(longest_of(qp.type())),
+      connected_(qp.type() != QpType::kUd && qp.type() != QpType::kRaw),
       reliable_(is_reliable(qp.type())),
       dynamic_(qp.type() == QpType::kDci),
       xrc_(qp.type() == QpType::kXrcSend) {
-  uint32_t capacity = 1;
-  while (capacity < qp.spec().send_entries) capacity *= 2;
-  window_ = std::make_unique<Outstanding[]>(capacity);
-  window_mask_ = capacity - 1;
+  while (window_max_ < qp.spec().send_entries) window_max_ *= 2;
+  const uint32_t entries = std::min(window_max_, kWindowAtFirst);
+  window_ = std::make_unique<Outstanding[]>(entries);
+  window_mask_ = entries - 1;
 }
 
 void Requester::connect(uint32_t first_psn) {
@@ -178,8 +186,8 @@ Requester::Step Requester::advance() {
   // What has begun is finished before the queue rests.
   if (state != QpState::kRts && !(state == QpState::kSqd && (in_message_ || repeating()))) return Step::kStop;
   if (key_failed_ && !in_message_ && must_drain()) return Step::kStop;
-  if (rnr_until_ns_ != 0 || retry_at_ns_ != 0) return Step::kStop;
-  if (window_count_ > window_mask_ && !in_message_ && behind_ == 0) return Step::kStop;
+  if ((rnr_until_ns_ | retry_at_ns_) != 0) return Step::kStop;
+  if (window_count_ > window_mask_ && !in_message_ && behind_ == 0 && !grow_window()) return Step::kStop;
 
   Message message;
   message.index = index_;
@@ -193,6 +201,14 @@ Requester::Step Requester::advance() {
     case SendQueue::Fetch::kWork:
       break;
   }
+  const Step step = carry_out(message);
+  if (!message.work.last || step == Step::kStop || index_ != message.next_index || key_failed_) return step;
+  stalled_ = false;  // as if more had been looked for
+  return Step::kStop;
+}
+
+inline Requester::Step Requester::carry_out(Message& message) {
+  const char* why = nullptr;
   if (rate_limit_ && paced()) return Step::kStop;
   const Opcode opcode = message.work.opcode;
   if (!in_message_ && is_local(opcode)) return finish_local_only(message);
@@ -206,9 +222,10 @@ Requester::Step Requester::advance() {
                       "the work queue entry was changed while its message was under way");
   if (awaits_response(opcode) && reads_ >= qp_.attributes().max_rd_atomic && !in_message_ && behind_ == 0)
     return Step::kStop;
+  if (connected_) [[likely]]
+    return send_connected(message);
   if (opcode == Opcode::kSegmentedSend) return send_segments(message);
-  if (qp_.type() == QpType::kRaw) return send_frame(message);
-  return qp_.type() == QpType::kUd ? send_datagram(message) : send_connected(message);
+  return qp_.type() == QpType::kRaw ? send_frame(message) : send_datagram(message);
 }
 
 void Requester::pace(std::shared_ptr<RateLimit> limit) {
@@ -256,12 +273,7 @@ Requester::Step Requester::finish_local_only(Message& message) {
 
 Status Requester::check(Message& message, const char*& why) {
   const SendWork& work = message.work;
-  const QpType type = qp_.type();
-  const bool send = !awaits_response(work.opcode) && !is_write(work.opcode);
-  if ((type == QpType::kUd && !send) || (type == QpType::kRaw && !is_for_frames(work.opcode)) ||
-      (work.opcode == Opcode::kSegmentedSend && type != QpType::kRaw) ||
-      (type == QpType::kUc && awaits_response(work.opcode)) || (dynamic_ && is_placement(work.opcode)) ||
-      (!reliable_ && work.opcode == Opcode::kSendInvalidate)) {
+  if (!(offered_ >> static_cast<uint8_t>(work.opcode) & 1)) {
     why = "the operation is not offered by this service type";
     return Status::kLocalQpOperation;
   }
@@ -270,6 +282,7 @@ Status Requester::check(Message& message, const char*& why) {
     return Status::kLocalQpOperation;
   }
   const uint32_t need = brings_data(work.opcode) ? static_cast<uint32_t>(kLocalWrite) : 0u;
+  uint64_t length = 0;
   for (uint32_t i = 0; i < work.sge_count; i++) {
     const Sge& sge = work.sges[i];
     if (sge.length == 0) continue;
@@ -281,19 +294,10 @@ Status Requester::check(Message& message, const char*& why) {
       return Status::kLocalProtection;
     message.scattered |= piece.length != sge.length;
     message.count++;
+    length += sge.length;
   }
-  const uint64_t length = work.length();
-  const uint64_t most = work.opcode == Opcode::kSegmentedSend ? work.header_bytes + kSegmentedBytesMax
-                        : type == QpType::kUd                 ? kDatagramBytesMax
-                        : type == QpType::kRaw                ? kFrameBytesMax
-                                                              : wire::kMessageBytesMax;
-  const bool eight = is_atomic(work.opcode) || work.opcode == Opcode::kAtomicWrite;
-  if (length > most || (eight && length != 8) || (work.opcode == Opcode::kFlush && length != 0)) {
-    why = eight                           ? "an atomic needs exactly 8 bytes of local memory"
-          : work.opcode == Opcode::kFlush ? "a flush has no local memory"
-                                          : "the message is longer than the service allows";
-    return Status::kLocalLength;
-  }
+  if (length > length_max_ || !has_any_length(work.opcode)) [[unlikely]]
+    if ((why = wrong_length(work, length, length_max_))) return Status::kLocalLength;
   message.length = static_cast<uint32_t>(length);
   message.packets = is_atomic(work.opcode) ? 1 : packets_of(message.length, qp_.attributes().path_mtu);
   return Status::kSuccess;
@@ -321,7 +325,7 @@ Requester::Step Requester::fail_local(uint32_t index, uint32_t next, const SendW
   return Step::kStop;
 }
 
-wire::Channel* Requester::channel() {
+inline wire::Channel* Requester::channel() {
   if (qp_.spec().port->down.load(std::memory_order_relaxed)) [[unlikely]]
     lose_channel();
   if (!channel_) {
@@ -340,7 +344,7 @@ wire::Channel* Requester::channel() {
 // Somebody waits for this message to end, or soon will for room in the window or for another target.
 bool Requester::wants_acknowledgement(const Message& message) const {
   return message.work.signaled || dynamic_ || qp_.state() != QpState::kRts ||
-         (window_count_ & (window_mask_ >> 1)) == 0;
+         (window_count_ & ((window_max_ - 1) >> 1)) == 0;
 }
 
 Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
@@ -368,11 +372,13 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   segment.path_mtu = qp_.attributes().path_mtu;
   segment.length = sends_data(work.opcode) ? chunk : 0;
   segment.immediate = work.immediate;
-  segment.remote_address = work.remote_address;
-  segment.rkey = work.rkey;
   segment.total_length = message.length;
-  segment.swap_or_add = work.swap_or_add;
-  segment.compare = work.compare;
+  if (work.opcode >= Opcode::kWrite) {  // sends have no address
+    segment.remote_address = work.remote_address;
+    segment.rkey = work.rkey;
+    segment.swap_or_add = work.swap_or_add;
+    segment.compare = work.compare;
+  }
   if (dynamic_) {
     if (window_count_ == 0) segment.flags |= wire::kOpens;
     segment.service_level = work.destination.service_level;
@@ -417,10 +423,13 @@ Requester::Step Requester::send_pieces(Message& message) {
   const bool whole = message.placed || !sends_data(message.work.opcode);
   if (message.scattered && !whole) [[unlikely]]
     return send_scattered(message, message.length - sent_bytes_);
+  if (whole) return submit(message, message.length, nullptr, 0, may_pull);
+  const uint32_t left = message.length - sent_bytes_;
   const uint32_t chunk =
-      whole ? message.length : std::min(message.length - sent_bytes_, channel_->payload_max(may_pull));
+      left <= wire::Channel::kPayloadMin ? left : std::min(left, channel_->payload_max(may_pull));
+  if (chunk == message.length) return submit(message, chunk, message.pieces, message.count, may_pull);
   wire::Piece pieces[kSgeMax];
-  const uint32_t count = whole ? 0 : slice(message.pieces, message.count, sent_bytes_, chunk, pieces);
+  const uint32_t count = slice(message.pieces, message.count, sent_bytes_, chunk, pieces);
   return submit(message, chunk, pieces, count, may_pull);
 }
 
@@ -509,6 +518,20 @@ Requester::Step Requester::after_message(Message& message) {
   return Step::kAgain;
 }
 
+// False: it is as long as the queue, or there is no memory; then there is room when something has ended.
+bool Requester::grow_window() {
+  const uint32_t entries = window_mask_ + 1;
+  if (entries == window_max_) return false;
+  std::unique_ptr<Outstanding[]> longer(new (std::nothrow) Outstanding[2 * size_t{entries}]);
+  if (!longer) return false;
+  const uint32_t mask = 2 * entries - 1;
+  for (uint32_t i = window_head_; i != window_head_ + window_count_; i++)
+    longer[i & mask] = window_[i & window_mask_];
+  window_ = std::move(longer);
+  window_mask_ = mask;
+  return true;
+}
+
 void Requester::record(const Message& message, bool done) {
   Outstanding& entry = window_[(window_head_ + window_count_) & window_mask_];
   entry = {
@@ -516,6 +539,18 @@ void Requester::record(const Message& message, bool done) {
       message.work.opcode, message.work.signaled, done};
   window_count_++;
   if (awaits_response(entry.opcode)) reads_++;
+}
+
+// For every message: the last one was mostly like it.
+inline void Requester::count_exchange(Opcode opcode, uint32_t bytes) {
+  if (opcode != measured_.opcode || bytes != measured_.bytes) [[unlikely]]
+    measure(opcode, bytes);
+  if (!measured_.same_port) [[unlikely]]
+    return count_on_other_port();
+  PublishedTraffic& traffic = qp_.traffic();
+  add_to(traffic.sent_bytes, traffic.sent_packets, measured_.both);
+  add_to(traffic.returned_bytes, traffic.returned_packets, measured_.both);
+  if (measured_.operations) add_to(traffic.*measured_.operations, 1);
 }
 
 void Requester::complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,

@@ -32,11 +32,11 @@
 #include "base/expected.h"
 #include "base/spinlock.h"
 #include "engine/flight.h"
-#include "engine/port.h"
-#include "engine/qp_types.h"
-#include "engine/published.h"
-#include "engine/rate_limit.h"
 #include "engine/packet_count.h"
+#include "engine/port.h"
+#include "engine/published.h"
+#include "engine/qp_types.h"
+#include "engine/rate_limit.h"
 #include "engine/work.h"
 #include "wire/link/channel.h"
 
@@ -53,6 +53,7 @@ class Requester final : private KeyErrors {
   Requester(Engine& engine, QueuePair& qp);
 
   SpinLock& lock() { return lock_; }
+  bool reliable() const { return reliable_; }
 
   /// The send doorbell was rung. Takes the lock.
   void ring();
@@ -101,6 +102,7 @@ class Requester final : private KeyErrors {
     Opcode opcode{};
     uint32_t bytes = UINT32_MAX;  ///< more than any message has: nothing was measured yet
     Exchange exchange;
+    PacketCount both;  ///< of its two sides
     std::atomic<uint64_t> PublishedTraffic::*operations = nullptr;
     uint32_t peer_device = 0;
     bool same_port = true;
@@ -123,6 +125,7 @@ class Requester final : private KeyErrors {
   void go_on();
   void note_rest();
   Step advance();
+  Step carry_out(Message& message);
   bool paced();
   void charge(uint64_t bytes);
   Step send_datagram(Message& message);
@@ -150,6 +153,7 @@ class Requester final : private KeyErrors {
   bool move_scattered(const Message& message, uint64_t address);
   bool is_connected_here(const PublishedQp& peer);
   bool peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address);
+  bool grow_window();
   void record(const Message& message, bool done);
   void complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
                 uint8_t detail = 0);
@@ -236,6 +240,9 @@ class Requester final : private KeyErrors {
 
   Engine& engine_;
   QueuePair& qp_;
+  const uint32_t offered_;     ///< opcodes of its service type, a bit for each
+  const uint32_t length_max_;  ///< of a message
+  const bool connected_;       ///< neither datagrams nor frames
   const bool reliable_;
   const bool dynamic_;  ///< a DC initiator
   const bool xrc_;      ///< an XRC sender
@@ -251,8 +258,9 @@ class Requester final : private KeyErrors {
   // Sent and not yet ended, oldest first.
   std::unique_ptr<Outstanding[]> window_;
   uint32_t window_mask_ = 0, window_head_ = 0, window_count_ = 0;
-  uint32_t reads_ = 0;   ///< reads and atomics among them
-  uint32_t behind_ = 0;  ///< newest ones that the cursor, gone back, stands before; on a wire alone
+  uint32_t window_max_ = 1;  ///< entries that it may have
+  uint32_t reads_ = 0;       ///< reads and atomics among them
+  uint32_t behind_ = 0;      ///< newest ones that the cursor, gone back, stands before; on a wire alone
 
   Peer peer_;
   wire::Channel* channel_ = nullptr;

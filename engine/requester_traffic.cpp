@@ -8,29 +8,15 @@
 
 namespace verbatim::engine {
 
-// For every message: the last one was mostly like it.
-void Requester::count_exchange(Opcode opcode, uint32_t bytes) {
-  if (opcode != measured_.opcode || bytes != measured_.bytes) [[unlikely]]
-    measure(opcode, bytes);
-  PublishedTraffic& traffic = qp_.traffic();
-  const Exchange& exchange = measured_.exchange;
-  if (!measured_.same_port) [[unlikely]]
-    return count_on_other_port();
-  const PacketCount both{exchange.request.bytes + exchange.answer.bytes,
-                         exchange.request.packets + exchange.answer.packets};
-  add_to(traffic.sent_bytes, traffic.sent_packets, both);
-  add_to(traffic.returned_bytes, traffic.returned_packets, both);
-  if (measured_.operations) add_to(traffic.*measured_.operations, 1);
-}
-
 // Datagrams are counted where they are sent, local operations not at all.
 void Requester::measure(Opcode opcode, uint32_t bytes) {
-  measured_ = {opcode, bytes, {}};
+  measured_ = {opcode, bytes, {}, {}};
   const QpType type = qp_.type();
   if (is_local(opcode) || type == QpType::kUd || type == QpType::kRaw) return;
   uint32_t frame = qp_.frame_bytes();
   if (dynamic_) frame = frame_bytes(*qp_.spec().port, peer_.place.gid, peer_.route.has_grh);
   measured_.exchange = exchange_of(opcode, bytes, qp_.attributes().path_mtu, frame, reliable_);
+  measured_.both = sum_of(measured_.exchange);
   if (is_write(opcode)) measured_.operations = &PublishedTraffic::writes;
   if (opcode == Opcode::kRead) measured_.operations = &PublishedTraffic::reads;
   if (is_atomic(opcode)) measured_.operations = &PublishedTraffic::atomics;

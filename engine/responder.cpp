@@ -242,8 +242,10 @@ Responder::Verdict Responder::begin(const Segment& segment, wire::Payload& paylo
     message_.address = segment.remote_address;
     message_.rkey = segment.rkey;
   }
-  if (!message_.is_write)
-    if (const Verdict verdict = take_work_for(segment, payload); verdict != Verdict::kDone) return verdict;
+  if (!message_.is_write) {
+    const Verdict verdict = looks_at_messages() ? take_work_for(segment, payload) : take_work(false);
+    if (verdict != Verdict::kDone) return verdict;
+  }
   message_.active = true;
   return Verdict::kDone;
 }
@@ -262,11 +264,8 @@ Responder::Verdict Responder::take_work(bool for_write) {
   return settle_take(taken, for_write, why);
 }
 
-// The same for a message that is sent; some queues look at how it begins.
+// The same for a message that is sent, from a queue that looks at how it begins.
 Responder::Verdict Responder::take_work_for(const Segment& segment, wire::Payload& payload) {
-  ReceiveQueue* queue = landing_.receive;
-  if (!queue || work_held_ || !queue->looks_at_messages()) [[likely]]
-    return take_work(false);
   std::byte bytes[MessageHead::kBytesMax];
   const uint32_t length = std::min(segment.length, MessageHead::kBytesMax);
   const wire::Piece piece{bytes, length};
@@ -278,7 +277,7 @@ Responder::Verdict Responder::take_work_for(const Segment& segment, wire::Payloa
   work_->skipped = 0;
   const char* why = nullptr;
   const bool whole = segment.has(wire::kLast) && segment.packets <= 1;
-  return settle_take(queue->take_for({bytes, length, whole}, *work_, why), false, why);
+  return settle_take(landing_.receive->take_for({bytes, length, whole}, *work_, why), false, why);
 }
 
 Responder::Verdict Responder::settle_take(ReceiveQueue::Take taken, bool for_write, const char* why) {
@@ -331,6 +330,20 @@ Responder::Verdict Responder::place_send(const Segment& segment, wire::Payload& 
     return receive_error(Status::kLocalLength, "the message is longer than the receive request",
                          wire::kNakInvalidRequest);
   CopyResult result = CopyResult::kDone;
+  if (work_->sge_count == 1 && skipped == 0 && segment.length > 0) [[likely]] {
+    const Sge& only = work_->sges[0];
+    wire::Piece piece;
+    if (const char* why =
+            engine_.keys().translate(only.lkey, landing_.domain, kLocalWrite, only.address + message_.placed,
+                                     segment.length, piece, qp_.number()))
+      return receive_error(Status::kLocalProtection, why, wire::kNakRemoteOperational);
+    if (piece.length == segment.length) [[likely]] {
+      result = payload.copy_to(0, &piece, 1);
+      if (result != CopyResult::kDone) return copy_refused(result);
+      message_.placed += segment.length;
+      return Verdict::kDone;
+    }
+  }
   const uint64_t from =
       message_.placed < skipped ? std::min<uint64_t>(skipped - message_.placed, segment.length) : 0;
   const uint64_t offset = message_.placed + from - std::min<uint64_t>(skipped, message_.placed + from);

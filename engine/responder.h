@@ -11,12 +11,11 @@
 // From an Ethernet wire (responder_wire.cpp) segments are packets that anybody may have sent, and which may
 // have come before: reads that are asked for again are read again, atomics are answered as the first time.
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 
+#include "base/fifo.h"
 #include "base/spinlock.h"
 #include "engine/answer_habit.h"
 #include "engine/qp_types.h"
@@ -176,6 +175,9 @@ class Responder {
   void take_relayed_refusal(const wire::Segment& segment);
   void break_relay(const char* why);
   Verdict take_work(bool for_write);
+  bool looks_at_messages() const {
+    return landing_.receive && !work_held_ && landing_.receive->looks_at_messages();
+  }
   Verdict take_work_for(const wire::Segment& segment, wire::Payload& payload);
   Verdict settle_take(ReceiveQueue::Take taken, bool for_write, const char* why);
   Verdict copy_refused(wire::CopyResult result);
@@ -231,18 +233,18 @@ class Responder {
   std::atomic<bool> leaving_{
       false};  ///< on a wire: what was owed is in a burst of the engine's, maybe not sent yet
   wire::Channel* reply_channel_ = nullptr;
-  bool is_wire_ = false;                      ///< of the reply channel
-  WayBack way_back_;                          ///< there, of a DC target
-  uint32_t unanswered_ = 0;                   ///< packets taken since the last answer; on a wire alone
-  AnswerHabit habit_;                         ///< of the program, on a wire
-  uint64_t congested_ns_ = 0;                 ///< when the peer was last told of congestion
-  std::array<Answered, kReadsMax> answered_;  ///< atomics, the newest ones
-  uint32_t answered_count_ = 0;               ///< ever
+  bool is_wire_ = false;                  ///< of the reply channel
+  WayBack way_back_;                      ///< there, of a DC target
+  uint32_t unanswered_ = 0;               ///< packets taken since the last answer; on a wire alone
+  AnswerHabit habit_;                     ///< of the program, on a wire
+  uint64_t congested_ns_ = 0;             ///< when the peer was last told of congestion
+  std::unique_ptr<Answered[]> answered_;  ///< atomics, the newest ones: kReadsMax, once there are some
+  uint32_t answered_count_ = 0;           ///< ever
 
   std::unique_ptr<ReceiveWork> work_;  ///< taken and not yet completed
   bool work_held_ = false;             ///< kept for the message that comes again
   Progress message_;
-  std::deque<Response> responses_;
+  Fifo<Response> responses_;
 };
 
 }  // namespace verbatim::engine

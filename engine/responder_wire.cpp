@@ -187,6 +187,7 @@ void Responder::repeat_placement(const Segment& segment) {
 }
 
 void Responder::remember_atomic(uint32_t psn, uint64_t original) {
+  if (!answered_) answered_ = std::make_unique<Answered[]>(kReadsMax);
   answered_[answered_count_++ % kReadsMax] = {psn, original};
 }
 

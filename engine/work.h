@@ -64,6 +64,7 @@ struct SendWork {
   bool signaled = false;
   bool solicited = false;
   bool fence = false;
+  bool last = false;       ///< nothing was rung behind it yet; whoever rings later runs the queue then
   uint32_t immediate = 0;  ///< immediate data in network order, the key to invalidate, or wire::kFlush*
   uint32_t reach;          ///< of a flush: bytes that it covers
   uint64_t remote_address = 0;

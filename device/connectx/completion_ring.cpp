@@ -102,17 +102,11 @@ std::byte* CompletionRing::entry(uint32_t index) const {
   return static_cast<std::byte*>(ring_.base) + (slot + 1) * ring_.stride - sizeof(Cqe);
 }
 
-// A word of the doorbell record; 0 where the program has taken it away, which the next entry will meet, too.
-uint32_t CompletionRing::record(int word) const {
-  uint32_t value = 0;
-  return read_record(&doorbell_[word], ring_.revocable, value) ? value : 0;
-}
-
 // With the lock held: the next entry, cleared but for its last byte, which still says that it is not there;
 // nullptr: the queue has overrun. It is filled in place: copied from elsewhere it would be read back right
 // after it was written, which stalls a processor. Only an entry in memory of a program is copied.
 template <class T>
-T* CompletionRing::claim() {
+inline T* CompletionRing::claim() {
   if (overrun_.load(std::memory_order_relaxed)) return nullptr;
   const uint32_t unread = (produced_ - record(0)) & kCqIndexMask;
   if (unread < ring_.entries || ignore_overrun_) {
@@ -149,7 +143,7 @@ uint64_t CompletionRing::timestamp() const {
   return static_cast<uint64_t>(wall.tv_sec) << 32 | static_cast<uint64_t>(wall.tv_nsec);
 }
 
-void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited) {
+inline void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited) {
   const uint8_t owner = produced_ / ring_.entries & 1;
   const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? kCqeSolicited : 0) | owner);
   if (!ring_.revocable) {
@@ -183,15 +177,8 @@ void CompletionRing::push_request(uint32_t opcode_qpn, uint32_t user_index, uint
   publish(cqe->opcode_owner, kCqeRequest, false);
 }
 
-void CompletionRing::push_receive(const Received& received) {
-  std::lock_guard<SpinLock> hold(lock_);
-  if (ring_.compressed && received.application == 0 && gather(received)) return;
-  tell_session();
-  write_receive(received, timestamp());
-}
-
 // With the lock held.
-void CompletionRing::write_receive(const Received& received, uint64_t time) {
+inline void CompletionRing::fill_receive(const Received& received, uint64_t time) {
   Cqe* cqe = claim<Cqe>();
   if (!cqe) return;
   cqe->slid = received.slid;
@@ -212,6 +199,15 @@ void CompletionRing::write_receive(const Received& received, uint64_t time) {
   cqe->wqe_counter = received.counter;
   publish(cqe->opcode_owner, received.cqe_opcode, received.solicited);
 }
+
+void CompletionRing::push_receive(const Received& received) {
+  std::lock_guard<SpinLock> hold(lock_);
+  if (ring_.compressed && received.application == 0 && gather(received)) return;
+  tell_session();
+  fill_receive(received, timestamp());
+}
+
+void CompletionRing::write_receive(const Received& received, uint64_t time) { fill_receive(received, time); }
 
 void CompletionRing::push_signature_error(uint32_t key, const engine::SignatureFault& fault) {
   std::lock_guard<SpinLock> hold(lock_);

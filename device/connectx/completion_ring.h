@@ -7,6 +7,7 @@
 
 #include "base/spinlock.h"
 #include "device/connectx/formats.h"
+#include "device/connectx/queue_access.h"
 #include "device/hw/hca.h"
 #include "engine/alarms.h"
 #include "engine/gathering.h"
@@ -95,15 +96,25 @@ class CompletionRing final : public engine::Held {
   template <class T>
   T* claim();
   uint64_t timestamp() const;
+  void fill_receive(const Received& received, uint64_t time);
   void write_receive(const Received& received, uint64_t time);
   bool gather(const Received& received);
-  void tell_session();
+  void tell_session() {
+    if (session_ && session_->count != 0) [[unlikely]]
+      tell_held_back();
+  }
+  void tell_held_back();
   void write_session();
   void publish(uint8_t& last_byte, uint8_t opcode, bool solicited);
   void raise(bool solicited, uint32_t completions = 1);
   void fire();
   bool special(uint32_t index) const;
-  uint32_t record(int word) const;
+  /// A word of the doorbell record; 0 where the program has taken it away, which the next entry will meet,
+  /// too.
+  uint32_t record(int word) const {
+    uint32_t value = 0;
+    return read_record(&doorbell_[word], ring_.revocable, value) ? value : 0;
+  }
 
   hw::QueueMemory ring_;
   uint32_t* doorbell_;

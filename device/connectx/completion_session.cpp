@@ -32,8 +32,7 @@ void CompletionRing::settle() {
 }
 
 // With the lock held.
-void CompletionRing::tell_session() {
-  if (!session_ || session_->count == 0) return;
+void CompletionRing::tell_held_back() {
   const uint32_t unread = (produced_ - record(0)) & kCqIndexMask;
   if (session_->count > 1 && unread + session_->count <= ring_.entries) {
     write_session();

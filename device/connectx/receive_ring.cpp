@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kGone = "the receive queue's memory is not mapped any more";
 
-uint32_t posted(const uint32_t* doorbell, bool revocable, uint32_t taken) {
+inline uint32_t posted(const uint32_t* doorbell, bool revocable, uint32_t taken) {
   uint32_t counter = 0;
   return read_record(&doorbell[kReceiveDoorbell], revocable, counter) ? (counter - taken) & 0xffff : 0;
 }

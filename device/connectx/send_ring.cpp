@@ -66,13 +66,15 @@ uint8_t wqe_opcode(Opcode opcode) {
 
 }  // namespace
 
-const std::byte* SendRing::at(uint32_t index, uint32_t offset) const {
+// What follows is for every message: it is inlined where it is used, in this file.
+
+inline const std::byte* SendRing::at(uint32_t index, uint32_t offset) const {
   const size_t bytes = static_cast<size_t>(blocks_) * kBasicBlock;
   return base_ + ((static_cast<size_t>(index) * kBasicBlock + offset) & (bytes - 1));
 }
 
 template <class T>
-T SendRing::read(uint32_t index, uint32_t unit) const {
+inline T SendRing::read(uint32_t index, uint32_t unit) const {
   T value;
   // Segments are multiples of 16 bytes in a queue of 64-byte blocks, but one of several units may wrap.
   auto* to = reinterpret_cast<std::byte*>(&value);
@@ -82,7 +84,7 @@ T SendRing::read(uint32_t index, uint32_t unit) const {
 }
 
 // Basic blocks rung and not yet passed at `index`.
-uint32_t SendRing::waiting(uint32_t index) const {
+inline uint32_t SendRing::waiting(uint32_t index) const {
   uint32_t counter = 0;
   if (!read_record(&doorbell_[kSendDoorbell], revocable_, counter)) return 0;
   return (counter - index) & 0xffff;
@@ -119,6 +121,7 @@ engine::SendQueue::Fetch SendRing::fetch(uint32_t index, SendWork& work, uint32_
     return Fetch::kBad;
   }
   next = index + size;
+  work.last = size == blocks;
   work.signaled = (control.flags & kCompletionAlways) != 0;
   work.solicited = (control.flags & kSolicitedEvent) != 0;
   work.fence = control.flags >> kFenceShift >= 2;
@@ -134,7 +137,8 @@ const char* SendRing::decode(uint32_t index, uint32_t units, const ControlSegmen
                              SendWork& work) const {
   uint32_t unit = 1;
   const auto opcode = static_cast<WqeOpcode>(control.index_opcode & 0xff);
-  if (const char* why = decode_way(index, opcode, units, work, unit)) return why;
+  if (has_way_) [[unlikely]]
+    if (const char* why = decode_way(index, opcode, units, work, unit)) return why;
   work.immediate = control.immediate.raw();
   bool remote = false, atomic = false;
   switch (opcode) {
@@ -260,7 +264,8 @@ const char* SendRing::decode_address(uint32_t index, uint32_t units, SendWork& w
   return nullptr;
 }
 
-const char* SendRing::decode_data(uint32_t index, uint32_t unit, uint32_t units, SendWork& work) const {
+inline const char* SendRing::decode_data(uint32_t index, uint32_t unit, uint32_t units,
+                                         SendWork& work) const {
   while (unit < units) {
     const auto segment = read<DataSegment>(index, unit);
     const uint32_t count = segment.byte_count;
@@ -275,8 +280,8 @@ const char* SendRing::decode_data(uint32_t index, uint32_t unit, uint32_t units,
   return nullptr;
 }
 
-const char* SendRing::decode_inline(uint32_t index, uint32_t& unit, uint32_t units, uint32_t length,
-                                    SendWork& work) const {
+inline const char* SendRing::decode_inline(uint32_t index, uint32_t& unit, uint32_t units, uint32_t length,
+                                           SendWork& work) const {
   const uint32_t size = (sizeof(InlineSegment) + length + kSegmentUnit - 1) / kSegmentUnit;
   if (length > units * kSegmentUnit || unit + size > units)
     return "inline data is longer than the work queue entry";
@@ -285,7 +290,8 @@ const char* SendRing::decode_inline(uint32_t index, uint32_t& unit, uint32_t uni
   return add_inline(index, offset, length, work);
 }
 
-const char* SendRing::add_inline(uint32_t index, uint32_t offset, uint32_t length, SendWork& work) const {
+inline const char* SendRing::add_inline(uint32_t index, uint32_t offset, uint32_t length,
+                                        SendWork& work) const {
   while (length > 0) {
     if (work.sge_count == engine::kSgeMax) return "more scatter/gather elements than the device takes";
     const std::byte* from = at(index, offset);

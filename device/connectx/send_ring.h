@@ -27,6 +27,7 @@ class SendRing final : public engine::SendQueue {
         revocable_(memory.revocable),
         doorbell_(doorbell),
         type_(type),
+        has_way_(type != hw::QpType::kRc && type != hw::QpType::kUc),
         completions_(completions),
         user_index_(user_index) {}
 
@@ -82,6 +83,7 @@ class SendRing final : public engine::SendQueue {
   const bool revocable_;
   const uint32_t* doorbell_;
   const hw::QpType type_;
+  const bool has_way_;                 ///< entries say where their message goes
   CompletionRing* const completions_;  ///< nullptr: it sends nothing
   const uint32_t user_index_;
   std::optional<LocalOperations> local_;

@@ -19,6 +19,31 @@ void end_request(QueuePair& qp) {
   qp.batch.units = 0;
 }
 
+namespace {
+
+// What stands between the control segment and the segments of the operation.
+void begin_way(QueuePair& qp, uint8_t opcode) {
+  QueuePair::Batch& batch = qp.batch;
+  if (qp.frames) {
+    batch.at = write_ethernet(qp, batch.at, qp.ex.wr_flags);
+    batch.units++;
+  }
+  const bool stays = opcode == connectx::kOpUmr || opcode == connectx::kOpMmo ||
+                     opcode == connectx::kOpSetPsv || opcode == connectx::kOpNop;
+  if (qp.xrc && !stays) {
+    // Its number is written by wr_set_xrc_srqn.
+    batch.at = write_xrc(qp, batch.at, 0);
+    batch.units++;
+  }
+  if (qp.addressed && opcode != connectx::kOpUmr && opcode != connectx::kOpMmo) {
+    // Written by wr_set_ud_addr or wr_set_dc_addr, before or after the data.
+    batch.at = advance(qp, batch.at, sizeof(connectx::DatagramSegment));
+    batch.units += sizeof(connectx::DatagramSegment) / kUnit;
+  }
+}
+
+}  // namespace
+
 bool begin_request(QueuePair& qp, uint8_t opcode, uint32_t immediate) {
   QueuePair::Batch& batch = qp.batch;
   if (batch.error != 0) return false;
@@ -36,22 +61,7 @@ bool begin_request(QueuePair& qp, uint8_t opcode, uint32_t immediate) {
   slot.special = 0;
   batch.at = advance(qp, start, sizeof(connectx::ControlSegment));
   batch.units = 1;
-  if (qp.frames) {
-    batch.at = write_ethernet(qp, batch.at, qp.ex.wr_flags);
-    batch.units++;
-  }
-  const bool stays = opcode == connectx::kOpUmr || opcode == connectx::kOpMmo ||
-                     opcode == connectx::kOpSetPsv || opcode == connectx::kOpNop;
-  if (qp.xrc && !stays) {
-    // Its number is written by wr_set_xrc_srqn.
-    batch.at = write_xrc(qp, batch.at, 0);
-    batch.units++;
-  }
-  if (qp.addressed && opcode != connectx::kOpUmr && opcode != connectx::kOpMmo) {
-    // Written by wr_set_ud_addr or wr_set_dc_addr, before or after the data.
-    batch.at = advance(qp, batch.at, sizeof(connectx::DatagramSegment));
-    batch.units += sizeof(connectx::DatagramSegment) / kUnit;
-  }
+  if (qp.has_way()) begin_way(qp, opcode);
   return true;
 }
 

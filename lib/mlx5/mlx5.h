@@ -249,6 +249,8 @@ struct QueuePair : verbs::QueuePair {
   static QueuePair& of(ibv_qp_ex* qp) { return of(&qp->qp_base); }
   static QueuePair& of(mlx5dv_qp_ex* qp) { return *reinterpret_cast<Direct*>(qp)->owner; }
 
+  /// Its entries say where their message goes.
+  bool has_way() const { return addressed || frames || xrc; }
   std::byte* send_end() const { return send_ring + static_cast<size_t>(blocks) * kBlock; }
   std::byte* block_at(uint32_t index) const {
     return send_ring + static_cast<size_t>(index & (blocks - 1)) * kBlock;

@@ -14,6 +14,13 @@ constexpr unsigned int kSendFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEN
 constexpr uint32_t kMayInline = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
                                 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV;
 
+constexpr uint32_t kNamesMemory =
+    1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM | 1u << IBV_WR_RDMA_READ;
+constexpr uint32_t kNamesNothing =
+    1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV;
+
+bool updates_key(ibv_wr_opcode opcode) { return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW; }
+
 uint32_t immediate_of(const ibv_send_wr& wr) {
   switch (wr.opcode) {
     case IBV_WR_RDMA_WRITE_WITH_IMM:
@@ -62,6 +69,44 @@ int write_payload(QueuePair& qp, std::byte* at, const ibv_send_wr& wr) {
   return static_cast<int>(data.close());
 }
 
+/// What stands between the control segment and the data, of requests that have more there than the address of
+/// memory. 0, or an errno value.
+int write_operation(QueuePair& qp, std::byte*& at, const ibv_send_wr& wr, uint32_t& units) {
+  uint32_t more = 0;
+  if (qp.xrc && !updates_key(wr.opcode)) {
+    at = write_xrc(qp, at, wr.qp_type.xrc.remote_srqn);
+    units++;
+  }
+  if (qp.addressed) {
+    if (wr.wr.ud.ah == nullptr) return EINVAL;
+    write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
+    at = advance(qp, at, sizeof(connectx::DatagramSegment));
+    more = sizeof(connectx::DatagramSegment) / kUnit;
+  } else if (wr.opcode == IBV_WR_TSO) {
+    at = write_headers(qp, at, wr.send_flags, wr.tso.hdr, wr.tso.hdr_sz, wr.tso.mss, more);
+  } else if (qp.frames) {
+    at = write_ethernet(qp, at, wr.send_flags);
+    more = 1;
+  } else if (wr.opcode == IBV_WR_LOCAL_INV) {
+    more = write_invalidate(qp, at);
+  } else if (wr.opcode == IBV_WR_BIND_MW) {
+    if (wr.bind_mw.mw == nullptr) return EINVAL;
+    if (const int error = write_bind(qp, at, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, more))
+      return error;
+  } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    const auto& atomic = wr.wr.atomic;
+    const bool swap = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+    at = write_remote(qp, at, atomic.remote_addr, atomic.rkey);
+    at = write_atomic(qp, at, swap ? atomic.swap : atomic.compare_add, swap ? atomic.compare_add : 0);
+    more = 2;
+  } else if ((kNamesMemory >> wr.opcode & 1) != 0) {
+    at = write_remote(qp, at, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey);
+    more = 1;
+  }
+  units += more;
+  return 0;
+}
+
 /// Returns 0 with the request written at `qp.block`, which then stands behind it; or an errno value, and
 /// nothing has changed.
 int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
@@ -70,48 +115,20 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   std::byte* const start = qp.block_at(qp.block);
   std::byte* at = advance(qp, start, sizeof(connectx::ControlSegment));
   uint32_t units = 1;
-  const bool updates_key = wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_BIND_MW;
-  if (qp.xrc && !updates_key) {
-    at = write_xrc(qp, at, wr.qp_type.xrc.remote_srqn);
-    units++;
-  }
-  if (qp.addressed) {
-    if (wr.wr.ud.ah == nullptr) return EINVAL;
-    write_datagram(at, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
-    at = advance(qp, at, sizeof(connectx::DatagramSegment));
-    units += sizeof(connectx::DatagramSegment) / kUnit;
-  } else if (wr.opcode == IBV_WR_TSO) {
-    uint32_t more = 0;
-    at = write_headers(qp, at, wr.send_flags, wr.tso.hdr, wr.tso.hdr_sz, wr.tso.mss, more);
-    units += more;
-  } else if (qp.frames) {
-    at = write_ethernet(qp, at, wr.send_flags);
-    units++;
-  } else if (wr.opcode == IBV_WR_LOCAL_INV) {
-    units += write_invalidate(qp, at);
-  } else if (wr.opcode == IBV_WR_BIND_MW) {
-    if (wr.bind_mw.mw == nullptr) return EINVAL;
-    uint32_t more = 0;
-    if (const int error = write_bind(qp, at, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, more))
-      return error;
-    units += more;
-  } else if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-    const auto& atomic = wr.wr.atomic;
-    const bool swap = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
-    at = write_remote(qp, at, atomic.remote_addr, atomic.rkey);
-    at = write_atomic(qp, at, swap ? atomic.swap : atomic.compare_add, swap ? atomic.compare_add : 0);
-    units += 2;
-  } else if (wr.opcode <= IBV_WR_RDMA_WRITE_WITH_IMM || wr.opcode == IBV_WR_RDMA_READ) {
+  const bool local = updates_key(wr.opcode);
+  if (!qp.has_way() && (kNamesMemory >> wr.opcode & 1) != 0) {
     at = write_remote(qp, at, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey);
-    units += 1;
+    units++;
+  } else if (qp.has_way() || (kNamesNothing >> wr.opcode & 1) == 0) {
+    if (const int error = write_operation(qp, at, wr, units)) return error;
   }
-  if (!updates_key) {
+  if (!local) {
     const int data = write_payload(qp, at, wr);
     if (data < 0) return ENOMEM;
     units += static_cast<uint32_t>(data);
   }
   write_control(qp, start, kWqeOpcodes[wr.opcode], immediate_of(wr), control_flags(qp, wr.send_flags));
-  qp.fence_next = updates_key;
+  qp.fence_next = local;
   SendSlot& slot = qp.slots[qp.block & (qp.blocks - 1)];
   slot.wr_id = wr.wr_id;
   slot.completed = qp.head + waiting + 1;

@@ -25,6 +25,9 @@ class Channel {
  public:
   virtual ~Channel() = default;
 
+  /// What every channel takes in one segment.
+  static constexpr uint32_t kPayloadMin = 4096;
+
   /// Largest payload of one segment, in bytes, a multiple of 4096. `may_pull`: the sender keeps the payload
   /// unchanged until it is acknowledged, so that the other end may fetch it from there.
   virtual uint32_t payload_max(bool may_pull) const = 0;

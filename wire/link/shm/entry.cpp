@@ -62,17 +62,6 @@ uint8_t form_of(const Segment& segment) {
                               needed_form(segment.operation, segment.transport));
 }
 
-uint32_t head_bytes(uint8_t form) {
-  uint32_t bytes = sizeof(EntryHeader);
-  if (form & kHasSequence) bytes += sizeof(SequenceExt);
-  if (form & kHasRemote) bytes += sizeof(RemoteExt);
-  if (form & kHasAtomic) bytes += sizeof(AtomicExt);
-  if (form & kHasDatagram) bytes += sizeof(DatagramExt);
-  if (form & kHasConnection) bytes += sizeof(ConnectionExt);
-  if (form & kHasSharedQueue) bytes += sizeof(SharedQueueExt);
-  return bytes;
-}
-
 void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   // In place: copied from elsewhere it would be read back right after it was written, which stalls a
   // processor.
@@ -89,6 +78,7 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   header->psn = s.psn;
   header->length = s.length;
   header->immediate = is_answer(s.operation) ? s.msn : s.has(kAcknowledges) ? s.ack_psn : s.immediate;
+  if (!(form & kExtensions)) return;
   at += sizeof *header;
   if (form & kHasSequence) put(at, SequenceExt{s.base_psn, s.packets, {0, 0}});
   if (form & kHasRemote) put(at, RemoteExt{s.remote_address, s.rkey, s.total_length});
@@ -125,6 +115,7 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   s.packets = 1;
   s.length = s.total_length = header.length;
   (is_answer(s.operation) ? s.msn : s.has(kAcknowledges) ? s.ack_psn : s.immediate) = header.immediate;
+  if (!(header.form & kExtensions)) return true;
   at += sizeof header;
   if (header.form & kHasSequence) {
     const auto ext = take<SequenceExt>(at);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -39,6 +40,8 @@ enum EntryForm : uint8_t {
   kPulled = 0x40,
   kHasConnection = 0x80,
 };
+inline constexpr uint8_t kExtensions =
+    kHasSharedQueue | kHasSequence | kHasRemote | kHasAtomic | kHasDatagram | kHasConnection;
 
 struct SequenceExt {
   uint32_t base_psn, packets, reserved[2];
@@ -74,7 +77,24 @@ struct PulledPiece {
 /// Which extensions a segment needs.
 uint8_t form_of(const Segment& segment);
 /// Bytes of header and extensions of an entry of this form.
-uint32_t head_bytes(uint8_t form);
+constexpr uint32_t sum_of_head(uint8_t form) {
+  uint32_t bytes = sizeof(EntryHeader);
+  if (form & kHasSequence) bytes += sizeof(SequenceExt);
+  if (form & kHasRemote) bytes += sizeof(RemoteExt);
+  if (form & kHasAtomic) bytes += sizeof(AtomicExt);
+  if (form & kHasDatagram) bytes += sizeof(DatagramExt);
+  if (form & kHasConnection) bytes += sizeof(ConnectionExt);
+  if (form & kHasSharedQueue) bytes += sizeof(SharedQueueExt);
+  return bytes;
+}
+inline constexpr auto kHeadBytes = [] {
+  std::array<uint8_t, 256> bytes{};
+  for (size_t form = 0; form < bytes.size(); form++)
+    bytes[form] = static_cast<uint8_t>(sum_of_head(static_cast<uint8_t>(form)));
+  return bytes;
+}();
+static_assert(sum_of_head(0xff) <= UINT8_MAX);
+inline uint32_t head_bytes(uint8_t form) { return kHeadBytes[form]; }
 /// Writes everything but the stamp; `at` has room for head_bytes(form).
 void write_head(const Segment& segment, uint8_t form, uint16_t slots, std::byte* at);
 /// Reads an entry's head out of memory that a peer may change meanwhile; `header` is the private copy of its
