@@ -117,7 +117,10 @@ void Requester::reset() {
 void Requester::ring() {
   AccessScope scope;
   std::lock_guard<SpinLock> hold(lock_);
-  if (!is_wire_) return run_locked();
+  if (!is_wire_) {
+    if (qp_.responder().left_alone()) qp_.responder().note_send();
+    return run_locked();
+  }
   if (gathers()) return engine_.schedule_quietly(qp_);
   const uint32_t before = next_psn_;
   engine_.note_program_sends(true);

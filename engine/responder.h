@@ -59,8 +59,10 @@ class Responder {
   /// The same on a wire, when the program sends something: what is owed goes before that, or has gone. Takes
   /// the lock.
   void answer_along();
-  /// The program has sent something, on a wire. Takes the lock.
+  /// The program sends something. Takes the lock.
   void note_send();
+  /// A hint, without the lock: an acknowledgement has left alone since then.
+  bool left_alone() const { return left_alone_.load(std::memory_order_relaxed); }
   /// An Ethernet frame that a rule steers here. Takes the lock.
   void take_frame(const ShapedFrame& frame);
   /// Completes receive work requests posted to a queue pair in the error state. Takes the lock.
@@ -233,10 +235,11 @@ class Responder {
   std::atomic<bool> leaving_{
       false};  ///< on a wire: what was owed is in a burst of the engine's, maybe not sent yet
   wire::Channel* reply_channel_ = nullptr;
-  bool is_wire_ = false;                  ///< of the reply channel
-  WayBack way_back_;                      ///< there, of a DC target
-  uint32_t unanswered_ = 0;               ///< packets taken since the last answer; on a wire alone
-  AnswerHabit habit_;                     ///< of the program, on a wire
+  bool is_wire_ = false;     ///< of the reply channel
+  WayBack way_back_;         ///< there, of a DC target
+  uint32_t unanswered_ = 0;  ///< packets taken since the last answer; on a wire alone
+  AnswerHabit habit_;        ///< of the program
+  std::atomic<bool> left_alone_{false};
   uint64_t congested_ns_ = 0;             ///< when the peer was last told of congestion
   std::unique_ptr<Answered[]> answered_;  ///< atomics, the newest ones: kReadsMax, once there are some
   uint32_t answered_count_ = 0;           ///< ever

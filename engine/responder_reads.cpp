@@ -242,6 +242,7 @@ bool Responder::send_owed(bool listed) {
     return true;
   }
   habit_.on_alone(engine_.looks(), habit_.expects_answer());
+  left_alone_.store(true, std::memory_order_relaxed);
   return send_acknowledgement();
 }
 

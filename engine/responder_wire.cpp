@@ -206,6 +206,7 @@ void Responder::answer_along() {
 void Responder::note_send() {
   std::lock_guard<SpinLock> hold(lock_);
   habit_.on_send(engine_.looks());
+  left_alone_.store(false, std::memory_order_relaxed);
 }
 
 void Responder::tell_of_congestion() {
