@@ -126,8 +126,8 @@ using namespace verbatim::mlx5;
 extern "C" {
 
 int mlx5dv_crypto_login(ibv_context* public_context, mlx5dv_crypto_login_attr* attributes) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return errno;
   ContextState& state = ContextState::of(*context);
   const std::lock_guard hold(state.crypto_lock);
   if (state.crypto_session != 0)
@@ -142,8 +142,8 @@ int mlx5dv_crypto_login(ibv_context* public_context, mlx5dv_crypto_login_attr* a
 }
 
 int mlx5dv_crypto_login_query_state(ibv_context* public_context, mlx5dv_crypto_login_state* login_state) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return errno;
   ContextState& state = ContextState::of(*context);
   const std::lock_guard hold(state.crypto_lock);
   if (state.crypto_session != 0) return query_login(*context, state.crypto_session, *login_state);
@@ -164,9 +164,10 @@ int mlx5dv_crypto_logout(ibv_context* public_context) {
 
 mlx5dv_crypto_login_obj* mlx5dv_crypto_login_create(ibv_context* public_context,
                                                     mlx5dv_crypto_login_attr_ex* attributes) {
-  verbs::Context* context = own(public_context);
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   uint32_t number = 0;
-  errno = context != nullptr ? log_in(*context, *attributes, number) : EOPNOTSUPP;
+  errno = log_in(*context, *attributes, number);
   if (errno != 0) return nullptr;
   return handle_for<mlx5dv_crypto_login_obj, prm::DestroyCryptoLogin>(*context, number);
 }
@@ -182,11 +183,8 @@ int mlx5dv_crypto_login_destroy(mlx5dv_crypto_login_obj* login) {
 }
 
 mlx5dv_dek* mlx5dv_dek_create(ibv_context* public_context, mlx5dv_dek_init_attr* attributes) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   if (Outcome sound = check_key(*context, *attributes); !sound)
     return verbs::refuse_pointer(*context, sound.error());
   uint32_t number = 0;

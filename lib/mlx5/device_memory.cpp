@@ -125,8 +125,9 @@ extern "C" {
 
 ibv_dm* mlx5dv_alloc_dm(ibv_context* context, ibv_alloc_dm_attr* dm_attr, mlx5dv_alloc_dm_attr* special) {
   const auto kind = kind_of(special->type);
-  verbs::Context* mine = own(context);
-  if (!kind || mine == nullptr) {
+  verbs::Context* mine = working(context);
+  if (mine == nullptr) return nullptr;
+  if (!kind) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
@@ -138,11 +139,8 @@ ibv_dm* mlx5dv_alloc_dm(ibv_context* context, ibv_alloc_dm_attr* dm_attr, mlx5dv
 }
 
 void* mlx5dv_dm_map_op_addr(ibv_dm* dm, uint8_t op) {
-  verbs::Context* context = own(dm->context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  verbs::Context* context = working(dm->context);
+  if (context == nullptr) return nullptr;
   const auto mapped = context->hca->map_dm_operation(verbs::DeviceMemory::of(dm)->device, op);
   return mapped ? *mapped : verbs::refuse_pointer(*context, mapped.error());
 }

@@ -120,7 +120,16 @@ Outcome allowed_about(const char* call, Kind kind, const Boxes& boxes, const Tar
   return Done{};
 }
 
+bool is_lost(const verbs::Context& context, std::span<const uint8_t> in) {
+  if (!context.failed.load(std::memory_order_relaxed)) return false;
+  const View<MboxIn> head(in);
+  const prm::CommandInfo* command = known_commands().find(static_cast<uint16_t>(head[MboxIn::opcode]),
+                                                          static_cast<uint16_t>(head[MboxIn::op_mod]));
+  return command == nullptr || command->kind != Kind::kDestroy;
+}
+
 int send(verbs::Context& context, std::span<const uint8_t> in, std::span<uint8_t> out) {
+  if (is_lost(context, in)) return EIO;
   std::vector<uint8_t> box(in.begin(), in.end());
   prm::Writer<MboxIn>(box).set(MboxIn::uid, hw::Hca::kUserContext);
   context.hca->execute(box, out);
@@ -144,8 +153,8 @@ extern "C" {
 
 int mlx5dv_devx_general_cmd(ibv_context* public_context, const void* in, size_t inlen, void* out,
                             size_t outlen) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return errno;
   const devx::Boxes boxes(in, inlen, out, outlen);
   const auto command = devx::allowed("mlx5dv_devx_general_cmd", Kind::kGeneral, boxes);
   return command ? devx::send(*context, boxes.in, boxes.out) : verbs::refuse(*context, command.error());
@@ -153,10 +162,8 @@ int mlx5dv_devx_general_cmd(ibv_context* public_context, const void* in, size_t 
 
 mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* public_context, const void* in, size_t inlen, void* out,
                                         size_t outlen) {
-  verbs::Context* context = own(public_context);
-  if (context != nullptr) return devx::create(*context, devx::Boxes(in, inlen, out, outlen));
-  errno = EOPNOTSUPP;
-  return nullptr;
+  verbs::Context* context = working(public_context);
+  return context != nullptr ? devx::create(*context, devx::Boxes(in, inlen, out, outlen)) : nullptr;
 }
 
 int mlx5dv_devx_obj_query(mlx5dv_devx_obj* obj, const void* in, size_t inlen, void* out, size_t outlen) {

@@ -37,7 +37,10 @@ Expected<const prm::CommandInfo*> allowed(const char* call, prm::Kind kind, cons
 /// The same for a query or modify command, which must be about the target.
 Outcome allowed_about(const char* call, prm::Kind kind, const Boxes& boxes, const Target& target);
 
-/// Sends a mailbox. 0, or EREMOTEIO if the device refuses: `out` says why.
+/// Whether the device has failed, and takes none but those that destroy.
+bool is_lost(const verbs::Context& context, std::span<const uint8_t> in);
+
+/// Sends a mailbox. 0, or EREMOTEIO if the device refuses: `out` says why; EIO if it has failed.
 int send(verbs::Context& context, std::span<const uint8_t> in, std::span<uint8_t> out);
 
 /// A number for a doorbell page of the device, and its end: 0, or EBUSY queues are still rung there.

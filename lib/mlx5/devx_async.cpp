@@ -35,7 +35,7 @@ struct Completions {
 };
 
 int query(mlx5dv_devx_obj& object, const Boxes& boxes, uint64_t wr_id, Completions& completions) {
-  if (object.context->abandoned) return EOPNOTSUPP;
+  if (working(&object.context->verbs.context) == nullptr) return errno;
   const Outcome may = allowed_about("mlx5dv_devx_obj_query_async", prm::Kind::kQuery, boxes, object.target);
   if (!may) return verbs::refuse(*object.context, may.error());
   Answer answer{wr_id, {boxes.out.begin(), boxes.out.end()}};

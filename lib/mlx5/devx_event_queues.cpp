@@ -149,10 +149,8 @@ using namespace verbatim::mlx5;
 extern "C" {
 
 mlx5dv_devx_msi_vector* mlx5dv_devx_alloc_msi_vector(ibv_context* public_context) {
-  verbs::Context* context = own(public_context);
-  if (context != nullptr) return devx::allocate_vector(*context);
-  errno = EOPNOTSUPP;
-  return nullptr;
+  verbs::Context* context = working(public_context);
+  return context != nullptr ? devx::allocate_vector(*context) : nullptr;
 }
 
 int mlx5dv_devx_free_msi_vector(mlx5dv_devx_msi_vector* msi) {
@@ -167,10 +165,8 @@ int mlx5dv_devx_free_msi_vector(mlx5dv_devx_msi_vector* msi) {
 
 mlx5dv_devx_eq* mlx5dv_devx_create_eq(ibv_context* public_context, const void* in, size_t inlen, void* out,
                                       size_t outlen) {
-  verbs::Context* context = own(public_context);
-  if (context != nullptr) return devx::create(*context, devx::Boxes(in, inlen, out, outlen));
-  errno = EOPNOTSUPP;
-  return nullptr;
+  verbs::Context* context = working(public_context);
+  return context != nullptr ? devx::create(*context, devx::Boxes(in, inlen, out, outlen)) : nullptr;
 }
 
 int mlx5dv_devx_destroy_eq(mlx5dv_devx_eq* shown) {
@@ -182,8 +178,8 @@ int mlx5dv_devx_destroy_eq(mlx5dv_devx_eq* shown) {
 }
 
 int mlx5dv_devx_query_eqn(ibv_context* public_context, uint32_t vector, uint32_t* eqn) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return errno;
   const auto number = context->hca->event_queue(vector);
   if (!number) return verbs::refuse(*context, number.error());
   *eqn = *number;

@@ -38,11 +38,8 @@ Expected<uint64_t> locate(const mlx5dv_devx_umem_in& wanted, DmaBuf& dma_buf) {
 }
 
 mlx5dv_devx_umem* register_memory(ibv_context* public_context, const mlx5dv_devx_umem_in& wanted) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   if ((wanted.comp_mask & ~uint64_t{MLX5DV_UMEM_MASK_DMABUF}) != 0)
     return verbs::refuse_pointer(*context, EOPNOTSUPP, "mlx5dv_devx_umem_reg_ex: unknown bits in comp_mask");
   if ((wanted.pgsz_bitmap & kPageSizes) == 0)
@@ -145,10 +142,8 @@ int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* shown) {
 }
 
 mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* public_context, uint32_t flags) {
-  verbs::Context* context = own(public_context);
-  if (context != nullptr) return devx::alloc_uar(*context, flags);
-  errno = EOPNOTSUPP;
-  return nullptr;
+  verbs::Context* context = working(public_context);
+  return context != nullptr ? devx::alloc_uar(*context, flags) : nullptr;
 }
 
 void mlx5dv_devx_free_uar(mlx5dv_devx_uar* shown) {

@@ -11,8 +11,8 @@ using prm::Kind;
 
 int about(const char* call, Kind kind, ibv_context* public_context, const Target& target,
           const Boxes& boxes) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return errno;
   const Outcome may = allowed_about(call, kind, boxes, target);
   return may ? send(*context, boxes.in, boxes.out) : verbs::refuse(*context, may.error(), target.number);
 }

@@ -12,6 +12,14 @@ inline verbs::Context* own(ibv_context* public_context) {
   return context->provider == &kProvider && !context->abandoned ? context : nullptr;
 }
 
+/// The same, for calls that need the device. Without it errno says why: EOPNOTSUPP, or EIO, as it has failed.
+inline verbs::Context* working(ibv_context* public_context) {
+  verbs::Context* context = own(public_context);
+  if (context != nullptr && !context->failed.load(std::memory_order_relaxed)) return context;
+  errno = context != nullptr ? EIO : EOPNOTSUPP;
+  return nullptr;
+}
+
 /// Of completions that are told together; a receive here has no hash, checksum or stride, so that they differ
 /// in name alone.
 inline constexpr uint32_t kCompressedFormats =

@@ -21,8 +21,8 @@ int mlx5dv_set_context_attr(ibv_context* public_context, mlx5dv_set_ctx_attr_typ
 
 // Both physical ports are up as long as the one that programs see: a queue pair sends where it is meant to.
 int mlx5dv_query_qp_lag_port(ibv_qp* qp, uint8_t* port_num, uint8_t* active_port_num) {
-  verbs::Context* context = own(qp->context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(qp->context);
+  if (context == nullptr) return errno;
   const uint8_t port = context->hca->qp_extras(QueuePair::of(qp).device).lag_port;
   if (port == 0)
     return verbs::refuse(*context, EOPNOTSUPP, "mlx5dv_query_qp_lag_port: the device's ports form no LAG",
@@ -32,8 +32,8 @@ int mlx5dv_query_qp_lag_port(ibv_qp* qp, uint8_t* port_num, uint8_t* active_port
 }
 
 int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t port_num) {
-  verbs::Context* context = own(qp->context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(qp->context);
+  if (context == nullptr) return errno;
   hw::QpExtras wanted;
   wanted.lag_port = port_num;
   return verbs::settle(*context, context->hca->change_qp(QueuePair::of(qp).device, hw::Hca::kLagPort, wanted),
@@ -43,8 +43,8 @@ int mlx5dv_modify_qp_lag_port(ibv_qp* qp, uint8_t port_num) {
 // The port spreads traffic over paths of a network. Packets of one host travel no such path, so that it is
 // kept and told, and nothing more.
 int mlx5dv_modify_qp_udp_sport(ibv_qp* qp, uint16_t udp_sport) {
-  verbs::Context* context = own(qp->context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(qp->context);
+  if (context == nullptr) return errno;
   hw::QpExtras wanted;
   wanted.udp_source_port = udp_sport;
   return verbs::settle(*context,
@@ -54,8 +54,8 @@ int mlx5dv_modify_qp_udp_sport(ibv_qp* qp, uint16_t udp_sport) {
 
 // Without an embedded switch no member is valid.
 int _mlx5dv_query_port(ibv_context* public_context, uint32_t port, mlx5dv_port* info, size_t info_bytes) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return errno;
   if (port != 1)
     return verbs::refuse(*context, EINVAL, "mlx5dv_query_port: there is no port " + std::to_string(port));
   std::memset(static_cast<void*>(info), 0, info_bytes);
@@ -65,8 +65,8 @@ int _mlx5dv_query_port(ibv_context* public_context, uint32_t port, mlx5dv_port* 
 // A hint about congestion, of which queue pairs here carry nothing, whatever connection options they have
 // (ECE).
 int mlx5dv_map_ah_to_qp(ibv_ah* ah, uint32_t qp_number) {
-  verbs::Context* context = own(ah->context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(ah->context);
+  if (context == nullptr) return errno;
   // Only the first counts, whatever the next ones name.
   auto& address = *static_cast<AddressHandle*>(reinterpret_cast<verbs::AddressHandle*>(ah));
   if (address.mapped) return 0;
@@ -78,8 +78,8 @@ int mlx5dv_map_ah_to_qp(ibv_ah* ah, uint32_t qp_number) {
 }
 
 int mlx5dv_reserved_qpn_alloc(ibv_context* public_context, uint32_t* number) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return errno;
   const auto taken = context->hca->reserve_qpn();
   if (!taken) return verbs::refuse(*context, taken.error());
   ContextState& state = ContextState::of(*context);

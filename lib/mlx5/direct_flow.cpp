@@ -10,11 +10,8 @@ extern "C" {
 // Packets are the program's: there is no metadata beside them that could be asked for.
 ibv_flow_action* mlx5dv_create_flow_action_esp(ibv_context* public_context, ibv_flow_action_esp_attr* esp,
                                                mlx5dv_flow_action_esp* special) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   const uint64_t known = MLX5DV_FLOW_ACTION_ESP_MASK_FLAGS;
   if (special != nullptr && (special->comp_mask & ~known) != 0)
     return verbs::refuse_pointer(*context, EOPNOTSUPP,

@@ -104,11 +104,7 @@ uint64_t operations_of(ibv_qp_type type) {
 }
 
 /// The context if it is ours; nullptr with errno set.
-verbs::Context* own_or_refuse(ibv_context* public_context) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) errno = EOPNOTSUPP;
-  return context;
-}
+verbs::Context* own_or_refuse(ibv_context* public_context) { return working(public_context); }
 
 }  // namespace
 }  // namespace verbatim::mlx5
@@ -167,8 +163,9 @@ ibv_qp* mlx5dv_create_qp(ibv_context* public_context, ibv_qp_init_attr_ex* attri
 }
 
 int mlx5dv_dci_stream_id_reset(ibv_qp* qp, uint16_t stream_id) {
-  verbs::Context* context = own(qp->context);
-  if (context == nullptr || qp->state != IBV_QPS_RTS) return EOPNOTSUPP;
+  verbs::Context* context = working(qp->context);
+  if (context == nullptr) return errno;
+  if (qp->state != IBV_QPS_RTS) return EOPNOTSUPP;
   QueuePair& initiator = QueuePair::of(qp);
   if (initiator.dc != DcRole::kInitiator)
     return verbs::refuse(*context, EINVAL, "mlx5dv_dci_stream_id_reset: only DC initiators have streams",

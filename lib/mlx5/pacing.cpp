@@ -52,9 +52,10 @@ extern "C" {
 
 mlx5dv_pp* mlx5dv_pp_alloc(ibv_context* public_context, size_t pp_context_sz, const void* pp_context,
                            uint32_t flags) {
-  verbs::Context* context = own(public_context);
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   constexpr uint32_t kKnown = MLX5DV_PP_ALLOC_FLAGS_DEDICATED_INDEX;
-  if (context != nullptr && (flags & ~kKnown) == 0)
+  if ((flags & ~kKnown) == 0)
     return take(*context, {static_cast<const uint8_t*>(pp_context), pp_context_sz}, flags);
   errno = EOPNOTSUPP;
   return nullptr;

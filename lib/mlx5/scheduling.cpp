@@ -42,11 +42,8 @@ hw::SchedulingSpec spec_of(const mlx5dv_sched_attr& wanted, bool leaf) {
 
 template <class Element>
 Element* create(const char* call, ibv_context* public_context, const mlx5dv_sched_attr* wanted, bool leaf) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   const char* refusal = check(wanted, leaf);
   if (refusal == nullptr && wanted->parent != nullptr && wanted->parent->context != context)
     refusal = "the parent is another context's";
@@ -107,8 +104,8 @@ int mlx5dv_sched_leaf_destroy(mlx5dv_sched_leaf* leaf) { return destroy(leaf); }
 
 int mlx5dv_modify_qp_sched_elem(ibv_qp* qp, const mlx5dv_sched_leaf* requestor,
                                 const mlx5dv_sched_leaf* responder) {
-  verbs::Context* context = own(qp->context);
-  if (context == nullptr) return EOPNOTSUPP;
+  verbs::Context* context = working(qp->context);
+  if (context == nullptr) return errno;
   const bool known = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC || qp->qp_type == IBV_QPT_UD;
   if (!known)
     return verbs::refuse(*context, EOPNOTSUPP,

@@ -27,7 +27,8 @@ class TypedCommand {
 
   /// 0, or the errno value that the kernel's driver would make of the device's status.
   int send(verbs::Context& context) {
-    if (devx::send(context, sent_, got_) == 0) return 0;
+    const int error = devx::send(context, sent_, got_);
+    if (error == 0 || error == EIO) return error;
     switch (prm::View<prm::MboxOut>(got_).as<prm::Status>(prm::MboxOut::status)) {
       case prm::Status::kLimErr:
         return ENOMEM;

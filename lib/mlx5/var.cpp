@@ -57,11 +57,8 @@ using namespace verbatim::mlx5;
 extern "C" {
 
 mlx5dv_var* mlx5dv_alloc_var(ibv_context* public_context, uint32_t flags) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   if (flags == 0) return allocate(*context);
   return verbs::refuse_pointer(*context, EOPNOTSUPP, "mlx5dv_alloc_var: there are pages for virtio only");
 }

@@ -253,11 +253,8 @@ extern "C" {
 
 ibv_wq* mlx5dv_create_wq(ibv_context* public_context, ibv_wq_init_attr* attributes,
                          mlx5dv_wq_init_attr* special) {
-  verbs::Context* context = own(public_context);
-  if (context == nullptr) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  verbs::Context* context = working(public_context);
+  if (context == nullptr) return nullptr;
   if (special != nullptr && (special->comp_mask & ~uint64_t{MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ}) != 0)
     return verbs::refuse_pointer(*context, EINVAL, "mlx5dv_create_wq: unknown bits in comp_mask");
   return verbs::verbatim_create_special_wq(public_context, attributes, special);

@@ -2,6 +2,7 @@
 // What happens to devices and their ports because somebody lets it: every context hears of it, and what the
 // port says of itself follows.
 #include <arpa/inet.h>
+#include <infiniband/mlx5dv.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -208,6 +209,49 @@ TEST(DevicesThatFail, FlushAndRefuseButCanBeClosed) {
   Pair afterwards;
   EXPECT_EQ(afterwards.left.post(afterwards.left.request(IBV_WR_RDMA_WRITE, 8)), 0);
   EXPECT_EQ(afterwards.left.wait_status(), IBV_WC_SUCCESS) << "who opens it again has another";
+}
+
+/// QUERY_VPORT_STATE, as a mailbox.
+constexpr uint8_t kQuery[16] = {0x07, 0x50};
+
+// Also what is programmed below verbs; what destroys still does.
+TEST(DevicesThatFail, TakeNoCommands) {
+  Endpoint self;
+  mlx5dv_mkey_init_attr wanted{};
+  wanted.pd = self.pd;
+  wanted.create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT;
+  wanted.max_entries = 1;
+  mlx5dv_mkey* key = mlx5dv_create_mkey(&wanted);
+  ASSERT_NE(key, nullptr);
+  mlx5dv_devx_umem* umem = mlx5dv_devx_umem_reg(self.context, self.buffer.data(), 64, IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(umem, nullptr);
+  mlx5dv_devx_uar* page = mlx5dv_devx_alloc_uar(self.context, MLX5DV_UAR_ALLOC_TYPE_NC);
+  ASSERT_NE(page, nullptr);
+  uint8_t out[16] = {};
+  EXPECT_EQ(mlx5dv_devx_general_cmd(self.context, kQuery, sizeof kQuery, out, sizeof out), 0);
+
+  LET_HAPPEN("device-fatal");
+  EXPECT_EQ(self.next_event(), IBV_EVENT_DEVICE_FATAL);
+  EXPECT_EQ(mlx5dv_devx_general_cmd(self.context, kQuery, sizeof kQuery, out, sizeof out), EIO);
+  const auto refused = [](const void* made) {
+    const bool right = made == nullptr && errno == EIO;
+    errno = 0;
+    return right;
+  };
+  EXPECT_TRUE(refused(mlx5dv_create_mkey(&wanted)));
+  EXPECT_TRUE(refused(mlx5dv_devx_umem_reg(self.context, self.buffer.data(), 64, 0)));
+  EXPECT_TRUE(refused(mlx5dv_devx_alloc_uar(self.context, MLX5DV_UAR_ALLOC_TYPE_NC)));
+  EXPECT_TRUE(refused(mlx5dv_devx_obj_create(self.context, kQuery, sizeof kQuery, out, sizeof out)));
+  EXPECT_TRUE(refused(mlx5dv_devx_alloc_msi_vector(self.context)));
+  uint32_t number = 0;
+  EXPECT_EQ(mlx5dv_reserved_qpn_alloc(self.context, &number), EIO);
+  EXPECT_EQ(mlx5dv_devx_query_eqn(self.context, 0, &number), EIO);
+  EXPECT_EQ(mlx5dv_devx_qp_query(self.qp, kQuery, sizeof kQuery, out, sizeof out), EIO);
+  EXPECT_EQ(mlx5dv_modify_qp_udp_sport(self.qp, 0xc001), EIO);
+
+  EXPECT_EQ(mlx5dv_destroy_mkey(key), 0);
+  EXPECT_EQ(mlx5dv_devx_umem_dereg(umem), 0);
+  mlx5dv_devx_free_uar(page);
 }
 
 }  // namespace
