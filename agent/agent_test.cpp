@@ -87,6 +87,40 @@ TEST_F(AgentTest, ARequestBringsTheAgentBack) {
   EXPECT_TRUE(notices.gone.empty()) << "the other one lives, though the new agent does not know it yet";
 }
 
+Outcome let_happen(engine::AsyncEvent event, uint32_t value) {
+  const Expected<int> socket = reach_agent();
+  if (!socket) return socket.error();
+  Request request{};
+  request.ask = Ask::kRaiseEvent;
+  request.index = 1;
+  request.slot = static_cast<uint32_t>(event);
+  request.generation = value;
+  Answer answer{};
+  int files[kFilesMax], count = 0;
+  Outcome asked = ask_agent(*socket, request, answer, files, count);
+  close(*socket);
+  return asked;
+}
+
+TEST_F(AgentTest, PortsOutliveTheAgent) {
+  Member a;
+  ASSERT_TRUE(let_happen(engine::AsyncEvent::kPortError, 0));
+  ASSERT_TRUE(let_happen(engine::AsyncEvent::kPkeyChange, 0x8001));
+  ASSERT_TRUE(let_happen(engine::AsyncEvent::kLidChange, 77));
+  const engine::PortSetting made = a.client->port_setting(1);
+  ASSERT_TRUE(made.down);
+  kill_agent();
+  Notices notices;
+  a.client->handle_notices(notices);
+  EXPECT_EQ(made, a.client->port_setting(1));
+  Member b;
+  ASSERT_TRUE(b.client) << b.error.reason;
+  EXPECT_EQ(made, b.client->port_setting(1));
+  EXPECT_EQ(engine::PortSetting{}, b.client->port_setting(0));
+  ASSERT_TRUE(let_happen(engine::AsyncEvent::kPortActive, 0));
+  EXPECT_FALSE(a.client->port_setting(1).down);
+}
+
 TEST_F(AgentTest, ThreadsAskWhileAgentsComeAndGo) {
   Member a, b;
   ASSERT_TRUE(a.client && b.client);

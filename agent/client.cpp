@@ -192,6 +192,7 @@ Outcome AgentClient::register_here(int socket) {
   fcntl(pair[0], F_SETFL, O_NONBLOCK);
   const int former = notices_.exchange(pair[0]);
   if (former >= 0) former_notices_.push_back(former);
+  return_ports();
   if (wire_ >= 0) return_wire();
   Outcome rest = take_back_the_rest();
   if (!rest) let_go();

@@ -93,6 +93,7 @@ class AgentClient final : public wire::Neighborhood {
   Outcome take_back_the_rest();
   void ask_for_counters();
   void return_wire();
+  void return_ports();
   bool restore();
   void let_go();
   void close_all();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "agent/client.h"
@@ -20,6 +21,24 @@ void AgentClient::return_wire() {
   request.ask = Ask::kWire;
   request.index = former.slots[slot_].wire_number;
   (void)ask_once(request, &wire_, 1);
+}
+
+// With the lock held. What has been done to ports on purpose stays.
+void AgentClient::return_ports() {
+  if (directories_.size() < 2) return;
+  const Directory& former = *directories_[directories_.size() - 2];
+  for (uint32_t device = 0; device < engine::kPortsShown; device++) {
+    const engine::PortSetting setting = setting_of(former.ports[device]);
+    if (setting == engine::PortSetting{}) continue;
+    Request request{};
+    request.ask = Ask::kReturnPort;
+    request.index = device;
+    request.slot = setting.down;
+    request.generation = uint64_t{setting.sm_lid} << 16 | setting.lid;
+    static_assert(sizeof setting.pkeys <= sizeof request.text);
+    std::memcpy(request.text, setting.pkeys.data(), sizeof setting.pkeys);
+    (void)ask_once(request, nullptr, 0);
+  }
 }
 
 // With the lock held. What the former agent knew of rules goes to the new one first, so that they go on.

@@ -2,6 +2,7 @@
 #include "agent/port_service.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "engine/port.h"
 
@@ -60,6 +61,7 @@ Outcome PortService::change_pkey(DirectoryPort& port, uint32_t value) {
 Outcome PortService::raise(uint32_t device, AsyncEvent event, uint32_t value) {
   if (device >= engine::kPortsShown) return Error{EINVAL, "there is no such device"};
   DirectoryPort& port = directory_.ports[device];
+  changed_[device] = true;
   switch (event) {
     case AsyncEvent::kPortError:
     case AsyncEvent::kPortActive:
@@ -79,6 +81,19 @@ Outcome PortService::raise(uint32_t device, AsyncEvent event, uint32_t value) {
     default:
       return Error{EINVAL, "that is not an event of a device or its port"};
   }
+}
+
+Outcome PortService::take_back(uint32_t device, const engine::PortSetting& setting) {
+  if (device >= engine::kPortsShown || setting.lid > engine::kUnicastLidMax ||
+      setting.sm_lid > engine::kUnicastLidMax)
+    return Error{EINVAL, "no port has been made that"};
+  if (std::exchange(changed_[device], true)) return Done{};
+  DirectoryPort& port = directory_.ports[device];
+  port.down = setting.down;
+  port.lid = setting.lid;
+  port.sm_lid = setting.sm_lid;
+  for (size_t i = 0; i < setting.pkeys.size(); i++) port.pkeys[i] = setting.pkeys[i];
+  return Done{};
 }
 
 bool PortService::any_set() const {

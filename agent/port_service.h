@@ -4,6 +4,7 @@
 // What happens to devices and their ports because somebody asks for it (`verbatim inject event`): it changes
 // what the directory says of the port, and every process raises the event on its devices.
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,9 @@ class PortService {
   /// manager, or the P_Key that comes, or goes when it is there; 0: the usual one again, of P_Keys all go.
   /// EINVAL: nobody can let that happen.
   Outcome raise(uint32_t device, engine::AsyncEvent event, uint32_t value);
+  /// Makes the port what an agent before had made of it, unless something has happened to it since.
+  /// EINVAL: nobody can have made that of it.
+  Outcome take_back(uint32_t device, const engine::PortSetting& setting);
   /// Some port is not as always.
   bool any_set() const;
 
@@ -33,6 +37,7 @@ class PortService {
   static Outcome change_pkey(DirectoryPort& port, uint32_t value);
 
   Directory& directory_;
+  std::array<bool, engine::kPortsShown> changed_{};
 };
 
 }  // namespace verbatim::agent

@@ -13,7 +13,7 @@
 
 namespace verbatim::agent {
 
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 
 enum class Ask : uint32_t {
   /// Descriptors: published, inbound, wake, notices. `slot` and `generation` non-zero: take mine back, with
@@ -36,6 +36,10 @@ enum class Ask : uint32_t {
   kCapture,      ///< with a descriptor, memory to write captured packets to: as long as this connection lasts
   kCaptureFile,  ///< the same memory, for who has joined
   kReturnRules,  ///< with a descriptor: the board of rules of the agent before
+  /// What the agent before had made of the port of device `index`: `slot`: it is down; `generation`: its LID,
+  /// and above
+  /// 16 bits that of the manager; `text`: P_Keys.
+  kReturnPort,
   /// The XRC domain of a file (XrcWish in `program`): its identity is the answer's generation. With
   /// `generation`: take mine back, which had that identity.
   kOpenXrcDomain,

@@ -358,6 +358,7 @@ Answer Server::answer(Client& client, const Request& request, Attached& attached
   }
   if (RuleService::serves(request.ask)) return change_rules(client, request, attached);
   if (client.slot == 0) return refusal({EPERM, "the process has not joined"});
+  if (request.ask == Ask::kReturnPort) return return_port(request);
   if (request.ask == Ask::kExtraSlot) return extra_slot(client, request, attached);
   if (request.ask == Ask::kIntroduce) return introduce(request, attached);
   if (request.ask == Ask::kWire) return wire(client, request, attached);
@@ -425,6 +426,16 @@ Answer Server::raise_event(const Request& request) {
   if (!raised) return refusal(raised.error());
   notify({Event::kRaised, request.index, request.slot});
   return done();
+}
+
+Answer Server::return_port(const Request& request) {
+  engine::PortSetting setting{request.slot != 0,
+                              static_cast<uint16_t>(request.generation),
+                              static_cast<uint16_t>(request.generation >> 16),
+                              {}};
+  std::memcpy(setting.pkeys.data(), request.text, sizeof setting.pkeys);
+  const Outcome taken = port_service_->take_back(request.index, setting);
+  return taken ? done() : refusal(taken.error());
 }
 
 Answer Server::change_rules(const Client& client, const Request& request, const Attached& attached) {

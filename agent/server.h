@@ -78,6 +78,7 @@ class Server {
   Answer open_xrc_domain(const Client& client, const Request& request);
   Answer serve_counters(const Request& request);
   Answer raise_event(const Request& request);
+  Answer return_port(const Request& request);
   bool may_leave() const;
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);

@@ -24,6 +24,7 @@ struct PortSetting {
   bool down = false;
   uint16_t lid = 0, sm_lid = 0;  ///< of an InfiniBand port; 0: as always
   std::array<uint16_t, kPkeysGiven> pkeys{};
+  friend bool operator==(const PortSetting&, const PortSetting&) = default;
 };
 
 /// What the engine and the device models need of the machine around them: implemented over the agent. Thread
