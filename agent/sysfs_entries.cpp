@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <set>
 
+#include "agent/directory.h"
 #include "agent/subnet.h"
 #include "engine/port.h"
 
@@ -83,6 +84,7 @@ class Builder {
   void file(const std::string& path, const std::string& text) { add(path, Kind::kFile, text + "\n"); }
   void counter(const std::string& path, const std::string& text) { add(path, Kind::kCounter, text + "\n"); }
   void link(const std::string& path, const std::string& to) { add(path, Kind::kLink, to); }
+  void twin(const std::string& path, const std::string& of) { add(path, Kind::kTwin, of); }
   void folder(const std::string& path) {
     if (path.empty() || !folders_.insert(path).second) return;
     above(path);
@@ -156,7 +158,8 @@ void add_data_direct(Builder& build, uint32_t index) {
   build.link("bus/pci/devices/" + address, "../../../" + at);
 }
 
-void add_gids(Builder& build, const std::string& at, const PortView& port) {
+/// The whole table of an Ethernet port is there, whatever is in use.
+void add_gids(Builder& build, const std::string& at, const PortView& port, bool infiniband) {
   for (const char* folder : {"/gids", "/gid_attrs/types", "/gid_attrs/ndevs"}) build.folder(at + folder);
   for (size_t i = 0; i < port.gids.size(); i++) {
     const engine::GidEntry& entry = port.gids[i];
@@ -167,6 +170,11 @@ void add_gids(Builder& build, const std::string& at, const PortView& port) {
     const std::string name = interface_name(entry.interface_index);
     if (!name.empty()) build.file(at + "/gid_attrs/ndevs" + number, name);
   }
+  if (infiniband || port.gids.size() >= kGidsMax) return;
+  const std::string last = at + "/gids/" + std::to_string(kGidsMax - 1);
+  build.file(last, gid_text({}));
+  for (size_t i = port.gids.size(); i < kGidsMax - 1; i++)
+    build.twin(at + "/gids/" + std::to_string(i), last);
 }
 
 /// What differs between the link layers. P_Keys are in entry 0 of the table alone.
@@ -209,7 +217,7 @@ void add_port(Builder& build, const std::string& at, const SysfsDevice& device, 
   build.file(at + "/sm_sl", "0");
   for (const CounterFile& each : counter_files())
     build.counter(at + "/" + each.path, std::to_string(each.value(sums)));
-  add_gids(build, at, port);
+  add_gids(build, at, port, device.infiniband);
 }
 
 void add_device(Builder& build, const SysfsDevice& device, const PortView& port, const PortSums& sums) {

@@ -90,6 +90,15 @@ bool write_entry(const std::string& root, const SysfsEntry& entry) {
       if (length >= 0) unlink(path.c_str());
       return symlink(entry.text.c_str(), path.c_str()) == 0 || errno == EEXIST;
     }
+    case SysfsEntry::Kind::kTwin: {
+      const std::string twin = root + "/" + entry.text;
+      struct stat here {
+      }, there{};
+      if (stat(twin.c_str(), &there) != 0) return false;
+      if (lstat(path.c_str(), &here) == 0 && here.st_ino == there.st_ino) return true;
+      unlink(path.c_str());
+      return link(twin.c_str(), path.c_str()) == 0 || errno == EEXIST;
+    }
     case SysfsEntry::Kind::kFile:
       return read_small(path) == entry.text || write_file(root, path, entry.text);
     case SysfsEntry::Kind::kCounter:  // not opened: the agent may hold it (counter_service.h)

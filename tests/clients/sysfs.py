@@ -31,6 +31,7 @@ FILES = {
     DEVICE + '/ports/1/link_layer': r'Ethernet',
     DEVICE + '/ports/1/pkeys/0': r'0xffff',
     DEVICE + '/ports/1/gids/0': r'([0-9a-f]{4}:){7}[0-9a-f]{4}',
+    DEVICE + '/ports/1/gids/255': r'(0000:){7}0000',
     DEVICE + '/ports/1/gid_attrs/types/0': r'RoCE v2',
     DEVICE + '/ports/1/gid_attrs/ndevs/0': r'\S+',
     '/sys/class/infiniband_verbs/abi_version': r'6',
