@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <string_view>
+
+#include "engine/port.h"
 
 namespace verbatim::agent {
 
 namespace {
 
 constexpr size_t kDevicesMax = 32;
-constexpr size_t kNameMax = 63;  // IBV_SYSFS_NAME_MAX less its end
+constexpr unsigned long kPartition = 0x7fff;  ///< of a P_Key, apart from the kind of membership
+constexpr size_t kNameMax = 63;               // IBV_SYSFS_NAME_MAX less its end
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -38,6 +42,20 @@ bool is_outlet(const std::string& option) {
   return false;
 }
 
+/// "pkeys=0x8001+0x0002": those of further partitions, behind the first entry of the table.
+bool read_pkeys(const std::string& option, std::vector<uint16_t>& pkeys) {
+  constexpr std::string_view kHead = "pkeys=";
+  if (!option.starts_with(kHead) || !pkeys.empty()) return false;
+  for (const char* at = option.c_str() + kHead.size();; at++) {
+    char* end = nullptr;
+    const unsigned long pkey = is_digit(*at) ? std::strtoul(at, &end, 0) : 0;
+    if (pkey > 0xffff || (pkey & kPartition) == 0 || pkeys.size() == engine::kPkeysMade) return false;
+    pkeys.push_back(static_cast<uint16_t>(pkey));
+    at = end;
+    if (*at != '+') return *at == 0;
+  }
+}
+
 /// Cuts the text up to the next `end` off its beginning.
 std::string cut(std::string& text, char end) {
   const size_t at = std::min(text.find(end), text.size());
@@ -63,13 +81,17 @@ Expected<DeviceConfig> parse_device(std::string item) {
       device.lag = true;
     else if (option == "infiniband")
       device.infiniband = true;
+    else if (read_pkeys(option, device.pkeys))
+      continue;
     else if (is_outlet(option) && device.outlet.empty())
       device.outlet = option;
     else
-      return Error{EINVAL,
-                   "VERBATIM_DEVICES: mlx5 has no option '" + option +
-                       "'; the options are: data-direct, lag, infiniband, tap=NAME or interface=NAME"};
+      return Error{EINVAL, "VERBATIM_DEVICES: mlx5 has no option '" + option +
+                               "'; the options are: data-direct, lag, infiniband, pkeys=0x8001+0x2..., "
+                               "tap=NAME or interface=NAME"};
   }
+  if (!device.infiniband && !device.pkeys.empty())
+    return Error{EINVAL, "VERBATIM_DEVICES: " + device.name + " has no use for P_Keys without infiniband"};
   if (device.infiniband && !device.outlet.empty())
     return Error{EINVAL, "VERBATIM_DEVICES: " + device.name +
                              " cannot have both: Ethernet frames go to an interface, not InfiniBand's"};

@@ -25,10 +25,17 @@ TEST(DeviceConfig, TakesOptions) {
   EXPECT_FALSE(devices->at(2).lag || devices->at(2).data_direct);
   const auto refused = parse_devices("a:mlx5:turbo");
   ASSERT_FALSE(refused);
-  EXPECT_NE(std::string::npos, refused.error().reason.find("data-direct, lag, infiniband, tap=NAME"))
+  EXPECT_NE(std::string::npos,
+            refused.error().reason.find("data-direct, lag, infiniband, pkeys=0x8001+0x2..., tap=NAME"))
       << refused.error().reason;
   EXPECT_FALSE(parse_devices("a:lag"));
   EXPECT_TRUE(parse_devices("a:mlx5:infiniband")->at(0).infiniband);
+  EXPECT_EQ((std::vector<uint16_t>{0x8001, 2}),
+            parse_devices("a:mlx5:infiniband:pkeys=0x8001+2")->at(0).pkeys);
+  for (const char* wrong : {"a:mlx5:pkeys=1", "a:mlx5:infiniband:pkeys=", "a:mlx5:infiniband:pkeys=0x8000",
+                            "a:mlx5:infiniband:pkeys=1+", "a:mlx5:infiniband:pkeys=65536",
+                            "a:mlx5:infiniband:pkeys=1:pkeys=2", "a:mlx5:infiniband:pkeys=1+2+3+4+5+6+7+8+9"})
+    EXPECT_FALSE(parse_devices(wrong)) << wrong;
   EXPECT_FALSE(parse_devices("a:mlx5:infiniband:lag")) << "a LAG is of Ethernet ports";
   EXPECT_EQ(parse_devices("a:mlx5:lag:tap=frames0")->at(0).outlet, "tap=frames0");
   EXPECT_EQ(parse_devices("a:mlx5:interface=eth0.7")->at(0).outlet, "interface=eth0.7");

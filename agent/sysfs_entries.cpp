@@ -177,7 +177,7 @@ void add_gids(Builder& build, const std::string& at, const PortView& port, bool 
     build.twin(at + "/gids/" + std::to_string(i), last);
 }
 
-/// What differs between the link layers. P_Keys are in entry 0 of the table alone.
+/// What differs between the link layers.
 void add_link(Builder& build, const std::string& at, const SysfsDevice& device,
               const engine::PortSetting& setting) {
   const bool infiniband = device.infiniband;
@@ -189,11 +189,12 @@ void add_link(Builder& build, const std::string& at, const SysfsDevice& device,
   build.file(at + "/sm_lid", format("0x%x", !infiniband      ? 0u
                                             : setting.sm_lid ? setting.sm_lid
                                                              : kManagerLid));
-  const size_t given = setting.pkeys.size();
-  for (uint32_t i = 0; i < (infiniband ? kSubnetPkeys : 1); i++)
-    build.file(at + "/pkeys/" + std::to_string(i), format("0x%04x", i == 0       ? 0xffffu
-                                                                    : i <= given ? setting.pkeys[i - 1]
-                                                                                 : 0u));
+  std::vector<uint16_t> pkeys{engine::kDefaultPkey};
+  pkeys.insert(pkeys.end(), device.pkeys.begin(), device.pkeys.end());
+  pkeys.insert(pkeys.end(), setting.pkeys.begin(), setting.pkeys.end());
+  pkeys.resize(infiniband ? kSubnetPkeys : 1);
+  for (size_t i = 0; i < pkeys.size(); i++)
+    build.file(at + "/pkeys/" + std::to_string(i), format("0x%04x", unsigned{pkeys[i]}));
 }
 
 /// What a port of the InfiniBand subnet has in place of the host's addresses.

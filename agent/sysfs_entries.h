@@ -21,6 +21,7 @@ struct SysfsDevice {
   uint32_t part_id = 0;  ///< PCI device, decimal 4129: MT4129
   uint32_t speed_mbps = 0;
   bool data_direct = false, infiniband = false;
+  std::vector<uint16_t> pkeys{};  ///< as DeviceConfig
 };
 
 /// Where the Data Direct function of a device with this index lies below /sys: "/devices/pci...".

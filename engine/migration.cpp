@@ -46,6 +46,8 @@ void QueuePair::take_other_path() {
   attributes_.path = attributes_.alternate_path;
   attributes_.port = attributes_.alternate_port;
   attributes_.pkey_index = attributes_.alternate_pkey_index;
+  pkey_index_ = attributes_.pkey_index;
+  show_port();
   if (attributes_.alternate_timeout != 0) attributes_.timeout = attributes_.alternate_timeout;
   attributes_.path_mig_state = kMigrated;
   aim();

@@ -10,14 +10,24 @@ namespace verbatim::engine {
 
 namespace {
 
+/// What the queue pair's process shows of it; nullptr: nothing.
+const PublishedQp* peer_at(const wire::Channel& way, const Place& to) {
+  const std::byte* memory = way.testament();
+  if (memory == nullptr) return nullptr;
+  const PublishedQp* peer = find_published(*reinterpret_cast<const Published*>(memory), to.qpn);
+  return peer != nullptr && peer->qpn.load(std::memory_order_acquire) == to.qpn ? peer : nullptr;
+}
+
 /// False when it is known that the queue pair belongs to another port than the packet is sent to.
 bool is_behind(const wire::Channel& way, const Port& from, const Place& to) {
-  const std::byte* memory = way.testament();
-  if (memory == nullptr) return true;
-  constexpr auto relaxed = std::memory_order_relaxed;
-  const PublishedQp* peer = find_published(*reinterpret_cast<const Published*>(memory), to.qpn);
-  if (peer == nullptr || peer->qpn.load(std::memory_order_acquire) != to.qpn) return true;
-  return peer->lid.load(relaxed) == (from.is_infiniband() ? to.lid : 0);
+  const PublishedQp* peer = peer_at(way, to);
+  return peer == nullptr || peer->lid.load(std::memory_order_relaxed) == (from.is_infiniband() ? to.lid : 0);
+}
+
+/// False when it is known that the queue pair drops what comes from that partition.
+bool is_member(const wire::Channel& way, const Port& from, const Place& to) {
+  const PublishedQp* peer = from.is_infiniband() ? peer_at(way, to) : nullptr;
+  return peer == nullptr || same_partition(to.pkey, peer->pkey.load(std::memory_order_relaxed));
 }
 
 }  // namespace
@@ -37,14 +47,16 @@ bool is_for(const Port& port, const wire::Segment& segment) {
 
 wire::Channel* find_way(wire::Fabric& fabric, const Port& from, const Place& to) {
   wire::Channel* way = way_of_datagram(fabric, from, to);
-  return way != nullptr && is_behind(*way, from, to) ? way : nullptr;
+  return way != nullptr && is_behind(*way, from, to) && is_member(*way, from, to) ? way : nullptr;
 }
 
 std::string way_obstacle(wire::Fabric& fabric, const Port& from, const Place& to) {
   if (from.down.load(std::memory_order_relaxed)) return "the port is down";
   if (!from.is_infiniband()) return fabric.obstacle(to.gid, to.qpn);
   wire::Channel* way = fabric.neighbor(to.qpn);
-  if (way == nullptr || is_behind(*way, from, to)) return "";
+  if (way == nullptr) return "";
+  if (!is_member(*way, from, to)) return "the queue pairs are not of one partition (P_Key)";
+  if (is_behind(*way, from, to)) return "";
   return "the queue pair is not behind LID " + std::to_string(to.lid);
 }
 

@@ -76,6 +76,7 @@ struct alignas(64) PublishedQp {
   std::atomic<uint64_t> send_messages, send_bytes, receive_messages, receive_bytes;
   std::atomic<uint64_t> rnr_naks, retries, errors;
   std::atomic<uint64_t> xrc_domain;  ///< of an XRC receiver
+  std::atomic<uint16_t> pkey;        ///< on an InfiniBand port
 };
 static_assert(sizeof(PublishedQp) == 128);
 
@@ -146,6 +147,8 @@ enum class PortCount : uint8_t {
   kRequestDenied,   ///< a peer refused access
   kAccessRefused,   ///< a peer was refused access
   kTooLong,         ///< a message did not fit its receive request
+  kDamaged,         ///< packets with a wrong ICRC
+  kOtherPartition,  ///< packets with a P_Key that is not the queue pair's
   kEnd,
 };
 inline constexpr size_t kPortCounts = static_cast<size_t>(PortCount::kEnd);

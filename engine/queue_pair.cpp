@@ -50,7 +50,7 @@ QueuePair::QueuePair(Engine& engine, const QueuePairSpec& spec, uint32_t number,
       target_(spec.type == QpType::kDct ? std::make_unique<DcTarget>(engine, *this) : nullptr) {
   published_.transport.store(static_cast<uint8_t>(spec.type), std::memory_order_relaxed);
   published_.domain.store(spec.domain, std::memory_order_relaxed);
-  published_.lid.store(spec.port->lid, std::memory_order_relaxed);
+  show_port();
   published_.device.store(static_cast<uint16_t>(spec.port->device), std::memory_order_relaxed);
   published_.access_key.store(spec.access_key, std::memory_order_relaxed);
   published_.xrc_domain.store(spec.xrc_domain, std::memory_order_relaxed);
@@ -85,8 +85,10 @@ Outcome QueuePair::check(const QpAttributes& a, uint32_t mask, QpState& from, Qp
   if (std::string why = check_transition(spec_.type, from, to, mask); !why.empty()) return Error{EINVAL, why};
   if (std::string why = check_attributes(a, mask); !why.empty()) return Error{EINVAL, why};
   if (std::string why = check_migration(a, mask); !why.empty()) return Error{EINVAL, why};
-  if ((mask & kQpPkeyIndex) && a.pkey_index != 0)
-    return Error{EINVAL, "the P_Key table has nothing but entry 0"};
+  const uint32_t entries = spec_.port->pkey_entries();
+  if (((mask & kQpPkeyIndex) && a.pkey_index >= entries) ||
+      ((mask & kQpAltPath) && a.alternate_pkey_index >= entries))
+    return Error{EINVAL, "the P_Key table has entries 0 to " + std::to_string(entries - 1)};
   if (mask & kQpAv)
     if (std::string why = check_path(*spec_.port, engine_.host(), a.path, spec_.type); !why.empty())
       return Error{EINVAL, why};
@@ -96,7 +98,11 @@ Outcome QueuePair::check(const QpAttributes& a, uint32_t mask, QpState& from, Qp
 void QueuePair::apply(const QpAttributes& a, uint32_t mask) {
   QpAttributes& mine = attributes_;
   if (mask & kQpAccessFlags) mine.access = a.access;
-  if (mask & kQpPkeyIndex) mine.pkey_index = a.pkey_index;
+  if (mask & kQpPkeyIndex) {
+    mine.pkey_index = a.pkey_index;
+    pkey_index_ = a.pkey_index;
+    show_port();
+  }
   if (mask & kQpPort) mine.port = a.port;
   if (mask & kQpQkey) mine.qkey = a.qkey;
   if (mask & kQpAv) mine.path = a.path;
@@ -144,7 +150,10 @@ Outcome QueuePair::modify(const QpAttributes& a, uint32_t mask) {
     } else if (from == QpState::kReset) {
       published_.generation.fetch_add(1, std::memory_order_relaxed);
     }
-    if (mask & (kQpDestQpn | kQpAv)) aim();
+    if (mask & (kQpDestQpn | kQpAv))
+      aim();
+    else if (mask & kQpPkeyIndex)
+      requester_.change_partition(pkey());
     if (mask & kQpPathMigState) moved = apply_migration(a.path_mig_state);
     if (mask & kQpRqPsn) responder_.connect(attributes_.rq_psn);
     if (mask & kQpSqPsn) requester_.connect(attributes_.sq_psn);
@@ -175,7 +184,7 @@ void QueuePair::aim() {
   frame_bytes_ = engine::frame_bytes(*spec_.port, attributes_.path.dgid, attributes_.path.is_global);
   // An XRC connection goes one way.
   if (spec_.type != QpType::kXrcReceive)
-    requester_.aim({attributes_.path.dgid, attributes_.path.dlid, attributes_.dest_qpn});
+    requester_.aim({attributes_.path.dgid, attributes_.path.dlid, attributes_.dest_qpn, pkey()});
   if (spec_.type != QpType::kXrcSend) responder_.aim(attributes_.dest_qpn);
 }
 
@@ -271,7 +280,19 @@ void QueuePair::run_ready() {
   if (now != QpState::kError && now != QpState::kSqe && spec_.send) requester_.run();
 }
 
-void QueuePair::show_lid() { published_.lid.store(spec_.port->lid, std::memory_order_relaxed); }
+void QueuePair::take_port() {
+  const uint16_t before = pkey();
+  show_port();
+  if (pkey() == before) return;
+  std::lock_guard<SpinLock> hold(requester_.lock());
+  requester_.change_partition(pkey());
+}
+
+void QueuePair::show_port() {
+  published_.lid.store(spec_.port->lid, std::memory_order_relaxed);
+  published_.pkey.store(spec_.port->pkey(pkey_index_.load(std::memory_order_relaxed)),
+                        std::memory_order_relaxed);
+}
 
 void QueuePair::count(PortCount what) { count_port(engine_.published(), spec_.port->device, what); }
 

@@ -42,8 +42,10 @@ class QueuePair final : public FrameTarget {
   /// The device model lost faith in this queue pair (its CQ overran, its queue memory is nonsense): error
   /// state and event. May be called with any lock held except the engine's own lists.
   void fail(AsyncEvent event, const char* why);
-  /// Its port has another LID. Peers find it behind that.
-  void show_lid();
+  /// Its port has another LID, behind which peers find it, or other P_Keys.
+  void take_port();
+  /// That of its entry in the port's table; 0: none.
+  uint16_t pkey() const { return published_.pkey.load(std::memory_order_relaxed); }
 
   /// Lets work of a failed stream of a DC initiator go again. EINVAL: it has not failed, or there are no
   /// streams.
@@ -115,6 +117,7 @@ class QueuePair final : public FrameTarget {
   Outcome check(const QpAttributes& attributes, uint32_t mask, QpState& from, QpState& to);
   void apply(const QpAttributes& a, uint32_t mask);
   void publish(QpState to);
+  void show_port();
   void aim();
   void expect_peer();
   void let_peer_finish();
@@ -131,7 +134,8 @@ class QueuePair final : public FrameTarget {
   PublishedTraffic& traffic_;
   std::atomic<QpState> state_{QpState::kReset};
   QpAttributes attributes_;
-  GidEntry source_;  ///< whose index the attributes name
+  std::atomic<uint16_t> pkey_index_{0};  ///< of them; read when the table changes
+  GidEntry source_;                      ///< whose index the attributes name
   uint32_t frame_bytes_;
   std::mutex modify_lock_;
   std::atomic<bool> drains_on_key_errors_{false};

@@ -74,6 +74,11 @@ class Requester final : private KeyErrors {
   // With the lock held:
   /// Whom the attributes name.
   void aim(const Place& peer) { peer_.place = peer; }
+  /// Looks for the peer anew, as a member of that partition.
+  void change_partition(uint16_t pkey) {
+    peer_.place.pkey = pkey;
+    lose_channel();
+  }
   /// The attributes name another path: what the peer may lack goes there.
   void change_way();
   /// New attributes are in force; a connection begins with `first_psn`.

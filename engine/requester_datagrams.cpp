@@ -29,6 +29,7 @@ void Requester::address_to(const Destination& to, Segment& segment) const {
   segment.gid_type = source.type;
   segment.source_lid = port.lid;
   segment.dest_lid = to.lid;
+  if (port.is_infiniband()) segment.pkey = qp_.pkey();
 }
 
 Requester::Step Requester::send_datagram(Message& message) {

@@ -21,7 +21,7 @@ bool Requester::meets_target(const Message& message, Step& step) {
     step = flush_one(message);
     return false;
   }
-  const Place target{to.gid, to.lid, to.qpn};
+  const Place target{to.gid, to.lid, to.qpn, qp_.pkey()};
   if (peer_.connection != 0 && peer_.access_key == to.access_key && peer_.place == target) return true;
   if (window_count_ > 0) {
     step = Step::kStop;

@@ -53,7 +53,8 @@ bool Responder::on_packet(wire::Channel& from, const Segment& segment, wire::Pay
 bool Responder::find_way_back(wire::Channel& from) {
   if (is_wire_) return true;
   const AddressAttributes& path = qp_.attributes().path;
-  wire::Channel* way = find_way(engine_.fabric(), *qp_.spec().port, {path.dgid, path.dlid, peer_qpn_});
+  wire::Channel* way =
+      find_way(engine_.fabric(), *qp_.spec().port, {path.dgid, path.dlid, peer_qpn_, qp_.pkey()});
   if (!way) return false;
   reply_channel_ = way->is_wire() ? way : &from;
   is_wire_ = true;

@@ -43,6 +43,10 @@ inline void count_port(Published& published, uint32_t device, PortCount what, ui
     published.ports[device].counts[static_cast<size_t>(what)].fetch_add(more, std::memory_order_relaxed);
 }
 
+inline uint64_t count_of_port(const Published& published, uint32_t device, PortCount what) {
+  return device < kPortsShown ? published.ports[device].counts[static_cast<size_t>(what)].load() : 0;
+}
+
 /// A queue pair number gets another queue pair: what was counted under another device goes to that one's
 /// port.
 void settle_traffic(Published& published, PublishedTraffic& traffic, uint32_t device);

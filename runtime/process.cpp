@@ -287,6 +287,7 @@ connectx::Identity identity_of(const DeviceEntry& device, const connectx::Crypto
     identity.lid = agent::lid_of(device.index);
     identity.sm_lid = agent::kManagerLid;
     identity.gid = agent::subnet_gid(device.guid);
+    std::ranges::copy(device.pkeys, identity.pkeys.begin());
   }
   identity.crypto = crypto;
   return identity;
@@ -366,7 +367,7 @@ Expected<std::vector<DeviceEntry>> list_devices() {
   for (const agent::DeviceConfig& each : *configured) {
     const auto index = static_cast<uint32_t>(devices.size());
     devices.push_back({each.name, each.kind, index, guid + index, each.data_direct, each.lag, each.infiniband,
-                       each.outlet, agent::pci_address(index)});
+                       each.pkeys, each.outlet, agent::pci_address(index)});
   }
   return devices;
 }

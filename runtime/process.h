@@ -24,6 +24,7 @@ struct DeviceEntry {
   uint32_t index = 0;                                         ///< position in the list, 0 first
   uint64_t guid = 0;                                          ///< node GUID, host order
   bool data_direct = false, lag = false, infiniband = false;  ///< as agent::DeviceConfig
+  std::vector<uint16_t> pkeys;                                ///< as agent::DeviceConfig
   std::string outlet;                                         ///< as agent::DeviceConfig
   std::string pci_address;  ///< of the function that it seems to be: "5642:01:00.0"
 };

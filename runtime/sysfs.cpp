@@ -50,6 +50,8 @@ std::string key_of(const std::vector<agent::SysfsDevice>& devices) {
   for (const agent::SysfsDevice& each : devices)
     key += " " + each.name + "/" + std::to_string(each.guid) + "/" + each.firmware +
            (each.data_direct ? "/data-direct" : "") + (each.infiniband ? "/infiniband" : "");
+  for (const agent::SysfsDevice& each : devices)
+    for (const uint16_t pkey : each.pkeys) key += "/" + std::to_string(pkey);
   return key;
 }
 
@@ -60,7 +62,7 @@ std::vector<agent::SysfsDevice> describe_devices() {
   for (const DeviceEntry& each : *devices) {
     const hw::Limits limits = connectx::connectx7_limits(each.guid);
     described.push_back({each.name, each.index, each.guid, limits.firmware, limits.vendor_part_id,
-                         hw::PortState{}.speed_mbps, each.data_direct, each.infiniband});
+                         hw::PortState{}.speed_mbps, each.data_direct, each.infiniband, each.pkeys});
   }
   return described;
 }

@@ -9,6 +9,7 @@
 #include "device/connectx/hardware_clock.h"
 #include "device/connectx/limits.h"
 #include "device/connectx/queue_checks.h"
+#include "engine/traffic.h"
 #include "wire/format/path_mtu.h"
 
 namespace verbatim::connectx {
@@ -65,6 +66,7 @@ ConnectxHca::ConnectxHca(engine::Engine& engine, hw::EventSink& sink, const Iden
       limits_(connectx7_limits(identity.node_guid)),
       first_lid_(identity.lid),
       sm_lid_(identity.sm_lid),
+      first_pkeys_(identity.pkeys),
       protection_(numbers_, identity.crypto) {
   limits_.data_direct_path = identity.data_direct_path;
   limits_.lag_ports = identity.lag_ports;
@@ -107,6 +109,10 @@ hw::PortState ConnectxHca::port() {
     state.lid = port_.lid;
     const uint16_t given = engine_.host().port_setting(port_.device).sm_lid;
     state.sm_lid = given ? given : sm_lid_;
+    state.other_partitions =
+        static_cast<uint32_t>(engine_.published()
+                                  .ports[port_.device % engine::kPortsShown]
+                                  .counts[static_cast<size_t>(engine::PortCount::kOtherPartition)]);
     return state;
   }
   state.active = engine_.host().link_up() && !port_.down;
@@ -124,9 +130,7 @@ hw::PortState ConnectxHca::port() {
 Expected<uint16_t> ConnectxHca::pkey(uint32_t index) {
   if (index >= limits_.max_pkeys)
     return Error{EINVAL, "the P_Key table has no entry " + std::to_string(index)};
-  if (index == 0) return uint16_t{0xffff};
-  const engine::PortSetting setting = engine_.host().port_setting(port_.device);
-  return index <= setting.pkeys.size() ? setting.pkeys[index - 1] : uint16_t{0};
+  return port_.pkey(index);
 }
 
 hw::GidEntry ConnectxHca::gid(uint32_t index) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,9 +29,10 @@ struct Identity {
   std::string data_direct_path{};  ///< as hw::Limits
   uint32_t lag_ports = 0;
   CryptoOptions crypto{};
-  uint16_t lid = 0, sm_lid = 0;  ///< as hw::PortState
-  Gid gid{};                     ///< of an InfiniBand port
-  uint32_t device = 0;           ///< as engine::Port
+  uint16_t lid = 0, sm_lid = 0;                      ///< as hw::PortState
+  std::array<uint16_t, engine::kPkeysMade> pkeys{};  ///< of an InfiniBand port, from entry 1 on
+  Gid gid{};                                         ///< of an InfiniBand port
+  uint32_t device = 0;                               ///< as engine::Port
   engine::FrameOutlet* outlet = nullptr;
 };
 
@@ -165,6 +167,7 @@ class ConnectxHca final : public hw::Hca {
   Outcome check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const;
   void tell_of_port(hw::AsyncEvent event);
   void take_port_setting();
+  void take_pkeys(const engine::PortSetting& setting);
   void show_object(std::string_view kind, uint32_t number);
   void hide_object(std::string_view kind, uint32_t number);
   static constexpr size_t kUarsMax = size_t{1} << 20;
@@ -175,6 +178,7 @@ class ConnectxHca final : public hw::Hca {
   hw::Limits limits_;
   engine::Port port_;
   const uint16_t first_lid_, sm_lid_;
+  const std::array<uint16_t, engine::kPkeysMade> first_pkeys_;
   std::atomic<bool> owns_port_{false};
   EventRouter router_{sink_, limits_.completion_vectors};
   UarTable uars_{kUarsMax};

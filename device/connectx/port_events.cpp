@@ -16,7 +16,19 @@ void ConnectxHca::take_port_setting() {
   const engine::PortSetting setting = engine_.host().port_setting(port_.device);
   if (!owns_port_) port_.down = setting.down;
   engine_.show_port(port_.device, setting.down);
-  if (port_.is_infiniband()) port_.lid = setting.lid ? setting.lid : first_lid_;
+  if (!port_.is_infiniband()) return;
+  port_.lid = setting.lid ? setting.lid : first_lid_;
+  take_pkeys(setting);
+}
+
+// What the port was made with comes first.
+void ConnectxHca::take_pkeys(const engine::PortSetting& setting) {
+  size_t made = 0;
+  while (made < first_pkeys_.size() && first_pkeys_[made] != 0) made++;
+  for (size_t i = 0; i < port_.pkeys.size(); i++)
+    port_.pkeys[i] = i < made                          ? first_pkeys_[i]
+                     : i - made < setting.pkeys.size() ? setting.pkeys[i - made]
+                                                       : uint16_t{0};
 }
 
 void ConnectxHca::raise(hw::AsyncEvent event) {
@@ -24,7 +36,7 @@ void ConnectxHca::raise(hw::AsyncEvent event) {
   {
     const std::lock_guard hold(lock_);
     for (QpObject* qp = qps_.first(); qp; qp = qp->next) {
-      qp->queue_pair->show_lid();
+      qp->queue_pair->take_port();
       if (event == hw::AsyncEvent::kDeviceFatal) qp->queue_pair->enter_error();
     }
   }

@@ -51,6 +51,7 @@ ibv_port_attr describe_port(Context& context) {
   attr.port_cap_flags = IBV_PORT_SYS_IMAGE_GUID_SUP | IBV_PORT_CM_SUP;
   attr.lid = state.lid;
   attr.sm_lid = state.sm_lid;
+  attr.bad_pkey_cntr = state.other_partitions;
   attr.max_vl_num = kOneLane;
   return attr;
 }

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "tests/conformance/dc_ends.h"
 
@@ -70,6 +72,90 @@ TEST(InfinibandPorts, HaveOneAddressAndOneKey) {
     EXPECT_EQ(key, 0);
     EXPECT_NE(ibv_query_pkey(self.context, 1, port.pkey_tbl_len, &key), 0);
     EXPECT_EQ(ibv_get_pkey_index(self.context, 1, htons(0xffff)), 0);
+  });
+}
+
+constexpr const char* kPartitions = "mlx5_0:mlx5:infiniband:pkeys=0x8001+2+0x8002";
+constexpr uint16_t kFull = 1, kLimited = 2, kFullOfTheSame = 3;  ///< entries of it
+
+/// As Endpoint::connect, with another entry of the P_Key table.
+int connect(Endpoint& self, uint16_t pkey_index, const Contact& peer) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = pkey_index;
+  if (const int error = self.move(IBV_QPS_RESET)) return error;
+  if (const int error = self.to_init()) return error;
+  if (const int error = ibv_modify_qp(self.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX)) return error;
+  if (const int error = self.to_rtr(peer)) return error;
+  return self.to_rts();
+}
+
+TEST(InfinibandPartitions, AreThoseOfTheTable) {
+  with_devices(kPartitions, [] {
+    Endpoint self;
+    const uint16_t expected[] = {0xffff, 0x8001, 2, 0x8002, 0};
+    for (int i = 0; i < 5; i++) {
+      __be16 key = 1;
+      EXPECT_EQ(ibv_query_pkey(self.context, 1, i, &key), 0);
+      EXPECT_EQ(ntohs(key), expected[i]);
+      std::ifstream file(std::string(self.context->device->ibdev_path) + "/ports/1/pkeys/" +
+                         std::to_string(i));
+      std::string line;
+      std::getline(file, line);
+      EXPECT_EQ(std::stoul(line, nullptr, 16), expected[i]);
+    }
+    EXPECT_EQ(ibv_get_pkey_index(self.context, 1, htons(0x8002)), kFullOfTheSame);
+    ASSERT_EQ(connect(self, kFull, self.contact()), 0);
+    ibv_qp_attr now{};
+    ibv_qp_init_attr made{};
+    EXPECT_EQ(ibv_query_qp(self.qp, &now, IBV_QP_PKEY_INDEX, &made), 0);
+    EXPECT_EQ(now.pkey_index, kFull);
+    EXPECT_EQ(connect(self, port_of(self).pkey_tbl_len, self.contact()), EINVAL);
+  });
+}
+
+TEST(InfinibandPartitions, KeepConnectionsApart) {
+  with_devices(kPartitions, [] {
+    Traits traits;
+    traits.timeout = traits.retries = 1;
+    Endpoint left(traits), right(traits);
+    const auto outcome = [&](uint16_t one, uint16_t other, ibv_wr_opcode opcode) {
+      EXPECT_EQ(connect(left, one, right.contact()), 0);
+      EXPECT_EQ(connect(right, other, left.contact()), 0);
+      const bool sends = opcode == IBV_WR_SEND;
+      EXPECT_TRUE(!sends || right.receive(0, 64) == 0);
+      EXPECT_EQ(left.post(left.request(opcode, 8)), 0);
+      const ibv_wc_status status = left.wait_status();
+      EXPECT_TRUE(!sends || status != IBV_WC_SUCCESS || right.wait_status() == IBV_WC_SUCCESS);
+      return status;
+    };
+    for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ}) {
+      EXPECT_EQ(outcome(kFull, kFull, opcode), IBV_WC_SUCCESS);
+      EXPECT_EQ(outcome(kLimited, kFullOfTheSame, opcode), IBV_WC_SUCCESS);
+      EXPECT_EQ(outcome(kFull, 0, opcode), IBV_WC_RETRY_EXC_ERR);
+    }
+    EXPECT_EQ(outcome(kLimited, kLimited, IBV_WR_RDMA_WRITE), IBV_WC_RETRY_EXC_ERR)
+        << "limited members talk to full ones alone";
+    EXPECT_EQ(outcome(9, 9, IBV_WR_RDMA_WRITE), IBV_WC_RETRY_EXC_ERR) << "there is nothing in that entry";
+  });
+}
+
+TEST(InfinibandPartitions, KeepDatagramsApart) {
+  with_devices(kPartitions, [] {
+    Endpoint left(kDatagrams), right(kDatagrams);
+    EXPECT_EQ(connect(right, kFull, left.contact()), 0);
+    EXPECT_EQ(right.receive(0, 256), 0);
+    const auto send = [&](uint16_t from) {
+      EXPECT_EQ(connect(left, from, right.contact()), 0);
+      EXPECT_EQ(left.post(left.request(IBV_WR_SEND, 16)), 0);
+      EXPECT_EQ(left.wait_status(), IBV_WC_SUCCESS);
+    };
+    for (const uint16_t other : {0, 2, 3, 9}) send(other);
+    EXPECT_TRUE(right.quiet());
+    EXPECT_EQ(port_of(right).bad_pkey_cntr, 4u);
+    send(kFull);
+    EXPECT_EQ(right.wait_status(), IBV_WC_SUCCESS);
+    EXPECT_EQ(port_of(right).bad_pkey_cntr, 4u);
   });
 }
 

@@ -156,6 +156,36 @@ TEST(PartitionKeys, ComeAndGo) {
   });
 }
 
+/// To RTS as a member of the partition in entry 1.
+int connect_as_member(Endpoint& self, const Contact& peer) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = 1;
+  if (const int error = self.to_init()) return error;
+  if (const int error = ibv_modify_qp(self.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX)) return error;
+  if (const int error = self.to_rtr(peer)) return error;
+  return self.to_rts();
+}
+
+TEST(PartitionKeys, EndConnectionsWhenTheyGo) {
+  with_devices(kInfiniband, [] {
+    Traits traits;
+    traits.timeout = traits.retries = 1;
+    Endpoint left(traits), right(traits);
+    LET_HAPPEN("pkey-change", 0x8001);
+    EXPECT_EQ(left.next_event(), IBV_EVENT_PKEY_CHANGE);
+    EXPECT_EQ(right.next_event(), IBV_EVENT_PKEY_CHANGE);
+    ASSERT_EQ(connect_as_member(left, right.contact()), 0);
+    ASSERT_EQ(connect_as_member(right, left.contact()), 0);
+    EXPECT_EQ(left.post(left.request(IBV_WR_RDMA_WRITE, 8)), 0);
+    EXPECT_EQ(left.wait_status(), IBV_WC_SUCCESS);
+    LET_HAPPEN("pkey-change", 0x8001);
+    EXPECT_EQ(left.next_event(), IBV_EVENT_PKEY_CHANGE);
+    EXPECT_EQ(left.post(left.request(IBV_WR_RDMA_WRITE, 8)), 0);
+    EXPECT_EQ(left.wait_status(), IBV_WC_RETRY_EXC_ERR);
+  });
+}
+
 TEST(Lids, Change) {
   with_devices(kInfiniband, [] {
     Pair pair;

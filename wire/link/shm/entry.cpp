@@ -26,6 +26,14 @@ T take(const std::byte*& at) {
   return value;
 }
 
+constexpr uint32_t kKindsShift = 20, kFlowLabelMask = (1u << kKindsShift) - 1;
+constexpr uint32_t kGidTypeMask = 3, kHasGrh = 4;
+
+uint32_t label_and_kinds(const Segment& s) {
+  const uint32_t kinds = static_cast<uint32_t>(s.gid_type) | (s.has_grh ? kHasGrh : 0);
+  return kinds << kKindsShift | (s.flow_label & kFlowLabelMask);
+}
+
 }  // namespace
 
 namespace {
@@ -84,8 +92,8 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   if (form & kHasRemote) put(at, RemoteExt{s.remote_address, s.rkey, s.total_length});
   if (form & kHasAtomic) put(at, AtomicExt{s.swap_or_add, s.compare});
   if (form & kHasDatagram)
-    put(at, DatagramExt{s.qkey, s.flow_label, s.traffic_class, s.hop_limit, static_cast<uint8_t>(s.gid_type),
-                        s.has_grh, s.source_lid, s.dest_lid, s.source_gid, s.dest_gid});
+    put(at, DatagramExt{s.qkey, label_and_kinds(s), s.traffic_class, s.hop_limit, s.pkey, s.source_lid,
+                        s.dest_lid, s.source_gid, s.dest_gid});
   if (form & kHasConnection) put(at, ConnectionExt{s.access_key, s.connection, 0});
   if (form & kHasSharedQueue) put(at, SharedQueueExt{s.srqn, {0, 0, 0}});
 }
@@ -136,14 +144,17 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   if (header.form & kHasDatagram) {
     const auto ext = take<DatagramExt>(at);
     s.qkey = ext.qkey;
-    s.flow_label = ext.flow_label;
+    s.flow_label = ext.flow_label_kinds & kFlowLabelMask;
+    const uint32_t kinds = ext.flow_label_kinds >> kKindsShift;
+    s.has_grh = (kinds & kHasGrh) != 0;
+    const uint32_t gid_type = kinds & kGidTypeMask;
+    s.gid_type =
+        gid_type > static_cast<uint8_t>(GidType::kRoceV2) ? GidType::kRoceV2 : static_cast<GidType>(gid_type);
+    s.pkey = ext.pkey;
     s.traffic_class = ext.traffic_class;
     s.hop_limit = ext.hop_limit;
-    s.gid_type = ext.gid_type > static_cast<uint8_t>(GidType::kRoceV2) ? GidType::kRoceV2
-                                                                       : static_cast<GidType>(ext.gid_type);
     s.source_lid = ext.source_lid;
     s.dest_lid = ext.dest_lid;
-    s.has_grh = ext.has_grh != 0;
     s.source_gid = ext.source_gid;
     s.dest_gid = ext.dest_gid;
   }

@@ -54,8 +54,9 @@ struct AtomicExt {
   uint64_t swap_or_add, compare;
 };
 struct DatagramExt {
-  uint32_t qkey, flow_label;
-  uint8_t traffic_class, hop_limit, gid_type, has_grh;
+  uint32_t qkey, flow_label_kinds;  ///< above the label its GID's type, and whether there is a GRH
+  uint8_t traffic_class, hop_limit;
+  uint16_t pkey;
   uint16_t source_lid, dest_lid;
   Gid source_gid, dest_gid;
 };
