@@ -110,7 +110,7 @@ constexpr CounterFile kFiles[] = {
     {"hw_counters/rp_cnp_ignored", never},
     {"hw_counters/rx_atomic_requests", sum<PortCount::kAtomics>},
     {"hw_counters/rx_dct_connect", sum<PortCount::kDcConnections>},
-    {"hw_counters/rx_icrc_encapsulated", never},
+    {"hw_counters/rx_icrc_encapsulated", sum<PortCount::kDamaged>},
     {"hw_counters/rx_read_requests", sum<PortCount::kReads>},
     {"hw_counters/rx_write_requests", sum<PortCount::kWrites>},
 };

@@ -467,6 +467,11 @@ bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire:
   return !is_reply(segment.operation) && answer_nobody(from, segment, answer);
 }
 
+void Engine::on_damaged(uint32_t dest_qpn) {
+  const QueuePair* qp = find(dest_qpn);
+  count_port(published_, qp ? qp->spec().port->device : 0, PortCount::kDamaged);
+}
+
 bool Engine::answer_nobody(wire::Channel& from, const wire::Segment& segment, wire::Segment* answer) {
   if (!wire::is_reliable(segment.transport) || segment.operation == wire::Operation::kDisconnect ||
       from.is_wire())

@@ -152,6 +152,7 @@ class Engine final : public wire::Receiver {
   void leave() override;
   bool on_segment(wire::Channel& from, const wire::Segment& segment, wire::Payload& payload,
                   wire::Segment* answer) override;
+  void on_damaged(uint32_t dest_qpn) override;
   void on_room(wire::Channel& channel) override;
   void on_gone(wire::Channel& channel) override;
 

@@ -95,6 +95,8 @@ class Receiver {
   /// false: none. The segment is a private copy, the payload is checked for its length, nothing else about it
   /// is trusted.
   virtual bool on_segment(Channel& from, const Segment& segment, Payload& payload, Segment* answer) = 0;
+  /// A packet for that queue pair has come that is not as it was sent (ICRC). Between enter and leave.
+  virtual void on_damaged(uint32_t dest_qpn) { (void)dest_qpn; }
   /// A channel that was busy may have room again.
   virtual void on_room(Channel& channel) = 0;
   /// The process behind the channel is gone.

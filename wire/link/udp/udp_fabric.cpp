@@ -258,7 +258,12 @@ bool UdpFabric::deliver_packet(const Flow& flow, uint16_t number, std::span<cons
   const Arrival& arrival = flow.arrival;
   const auto packet = roce::Packet::parse(datagram, flow.icrc, flow.envelope(number), false);
   Segment segment;
-  if (!packet || !segment_of(*packet, segment)) return false;
+  if (!packet) {
+    const bool damaged = packet.refusal() == roce::Refusal::kWrongIcrc;
+    if (damaged) receiver.on_damaged(roce::Packet::parse(datagram)->headers.bth.destination);
+    return false;
+  }
+  if (!segment_of(*packet, segment)) return false;
   segment.source_gid = arrival.source;
   segment.dest_gid = arrival.destination;
   segment.gid_type = GidType::kRoceV2;
