@@ -12,9 +12,8 @@ namespace verbatim::connectx {
 
 namespace {
 
-/// What an imported key may not have: an atomic wants a word of this process's memory, windows a key to bind
-/// to.
-constexpr uint32_t kNotShared = engine::kRemoteAtomic | engine::kMwBind;
+/// What an imported key may not have: an atomic wants a word of this process's memory.
+constexpr uint32_t kNotShared = engine::kRemoteAtomic;
 
 }  // namespace
 

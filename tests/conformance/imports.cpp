@@ -186,6 +186,60 @@ void use_region(int socket) {
 
 TEST(Imports, RegionsServeAnotherProcess) { play_two(own_region, use_region); }
 
+/// Binds the window, of type 1, to a range of the region; without bytes it is unbound.
+void bind(Endpoint& self, ibv_mw* window, ibv_mr* mr, uint64_t address, uint64_t bytes) {
+  ibv_mw_bind wanted{
+      1, IBV_SEND_SIGNALED, {mr, address, bytes, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ}};
+  ASSERT_EQ(ibv_bind_mw(self.qp, window, &wanted), 0);
+  ASSERT_EQ(self.wait_status(), IBV_WC_SUCCESS);
+}
+
+// The owner reaches its own memory by the importer's queue pair and window.
+TEST(Imports, WindowsOpenRegionsOfAnotherProcess) {
+  play_two(
+      [](int socket) {
+        Traits traits;
+        traits.mr_access = kAllRights | IBV_ACCESS_MW_BIND;
+        Endpoint self(traits, socket);
+        give(socket, self.context->cmd_fd, handles_of(self));
+        self.meet();
+        Handles window;
+        EXPECT_EQ(recv(socket, &window, sizeof window, MSG_WAITALL), static_cast<ssize_t>(sizeof window));
+        const uint64_t far = reinterpret_cast<uint64_t>(self.buffer.data()) + kFar;
+        fill(self, 0, 5'000, 6);
+        EXPECT_EQ(carry_out(self, IBV_WR_RDMA_WRITE, self.piece(0, 5'000), far, window.rkey), IBV_WC_SUCCESS);
+        EXPECT_TRUE(holds(self, kFar, 5'000, 6));
+        std::memset(self.buffer.data(), 0, 5'000);
+        EXPECT_EQ(carry_out(self, IBV_WR_RDMA_READ, self.piece(0, 5'000), far, window.rkey), IBV_WC_SUCCESS);
+        EXPECT_TRUE(holds(self, 0, 5'000, 6));
+        self.barrier();
+        self.barrier();  // the window is unbound
+        EXPECT_EQ(carry_out(self, IBV_WR_RDMA_READ, self.piece(0, 8), far, window.rkey),
+                  IBV_WC_REM_ACCESS_ERR);
+        self.barrier();
+      },
+      [](int socket) {
+        int fd = -1;
+        const Handles from = take(socket, fd);
+        Endpoint self = import_endpoint(socket, fd, from.pd);
+        ibv_mr* mr = ibv_import_mr(self.pd, from.mr);
+        ASSERT_NE(mr, nullptr);
+        ibv_mw* window = ibv_alloc_mw(self.pd, IBV_MW_TYPE_1);
+        ASSERT_NE(window, nullptr);
+        self.meet();
+        bind(self, window, mr, from.address + kFar, 5'000);
+        const Handles mine{0, 0, 0, 0, window->rkey, 0};
+        EXPECT_EQ(send(socket, &mine, sizeof mine, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof mine));
+        self.barrier();
+        EXPECT_EQ(ibv_dereg_mr(mr), EBUSY) << "the window is bound to it";
+        bind(self, window, mr, 0, 0);
+        self.barrier();
+        self.barrier();
+        EXPECT_EQ(ibv_dealloc_mw(window), 0);
+        EXPECT_EQ(ibv_dereg_mr(mr), 0);
+      });
+}
+
 TEST(Imports, RegionsKeepTheirRights) {
   play_two(
       [](int socket) {
