@@ -91,6 +91,8 @@ ConnectxHca::~ConnectxHca() {
   commands_.destroy_leftovers();
   while (CqObject* cq = cqs_.first())
     if (!destroy_cq(cq)) break;
+  while (CounterObject* counter = counter_list_.first())
+    if (!destroy_completion_counter(counter)) break;
   for (const auto& [object, place] : shown_) engine_.object_board().hide(place);
 }
 

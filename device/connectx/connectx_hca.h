@@ -187,6 +187,7 @@ class ConnectxHca final : public hw::Hca {
   LinkedList<CqObject> cqs_;
   LinkedList<QpObject> qps_;
   LinkedList<MrObject> mrs_list_;
+  LinkedList<CounterObject> counter_list_;
   DeviceMemory device_memory_{limits_};
   SchedulingTree scheduling_{limits_};
   PacingTable pacing_{limits_};

@@ -8,6 +8,7 @@
 
 #include "base/number_space.h"
 #include "device/connectx/completion_ring.h"
+#include "device/connectx/linked_list.h"
 #include "device/connectx/operation_counters.h"
 #include "device/connectx/receive_ring.h"
 #include "device/connectx/send_ring.h"
@@ -20,32 +21,6 @@ namespace verbatim::connectx {
 
 // The device's objects behind the faces that the host side holds. `users` counts what stands in the way of
 // destroying.
-
-/// An object's place in the list of its device, which takes down what is left when it is closed.
-template <class T>
-struct Linked {
-  T* previous = nullptr;
-  T* next = nullptr;
-};
-
-template <class T>
-class LinkedList {
- public:
-  void add(T* object) {
-    object->next = first_;
-    if (first_) first_->previous = object;
-    first_ = object;
-  }
-  void remove(T* object) {
-    (object->previous ? object->previous->next : first_) = object->next;
-    if (object->next) object->next->previous = object->previous;
-    object->previous = object->next = nullptr;
-  }
-  T* first() const { return first_; }
-
- private:
-  T* first_ = nullptr;
-};
 
 /// Who made an object: the host side, or a user context (0: the owner of the device) by command.
 struct Made {

@@ -70,12 +70,18 @@ Expected<hw::CompletionCounter*> ConnectxHca::create_completion_counter(bool of_
   auto* counter = new CounterObject;
   counter->number = next_counter_.fetch_add(1);
   counter->of_bytes = of_bytes;
+  const std::lock_guard hold(lock_);
+  counter_list_.add(counter);
   return static_cast<hw::CompletionCounter*>(counter);
 }
 
 Outcome ConnectxHca::destroy_completion_counter(hw::CompletionCounter* face) {
   auto* counter = static_cast<CounterObject*>(face);
   if (counter->users != 0) return Error{EBUSY, "queue pairs still count with the completion counter"};
+  {
+    const std::lock_guard hold(lock_);
+    counter_list_.remove(counter);
+  }
   delete counter;
   counters_--;
   return Done{};

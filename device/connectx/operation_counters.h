@@ -4,12 +4,13 @@
 #include <array>
 #include <atomic>
 
+#include "device/connectx/linked_list.h"
 #include "device/hw/hca.h"
 #include "engine/work.h"
 
 namespace verbatim::connectx {
 
-struct CounterObject : hw::CompletionCounter {
+struct CounterObject : hw::CompletionCounter, Linked<CounterObject> {
   bool of_bytes = false;
   std::atomic<uint32_t> users{0};
 };

@@ -157,6 +157,17 @@ TEST(CompletionCounters, CountErrorsApart) {
   EXPECT_EQ(ibv_destroy_comp_cntr(taken), 0);
 }
 
+// The program has forgotten it; the sanitizers would tell of what the device keeps.
+TEST(CompletionCounters, EndWithTheirDevice) {
+  static ibv_comp_cntr* forgotten = nullptr;
+  ibv_context* context = test::open_first_device();
+  ASSERT_NE(context, nullptr);
+  ibv_comp_cntr_init_attr wanted{0, IBV_COMP_CNTR_TYPE_WRS, 0};
+  forgotten = ibv_create_comp_cntr(context, &wanted);
+  ASSERT_NE(forgotten, nullptr);
+  EXPECT_EQ(ibv_close_device(context), 0);
+}
+
 TEST(CompletionCounters, AreRefusedWithAReason) {
   Pair pair;
   const auto error_of = [&](uint32_t mask, int type, uint32_t flags) {
