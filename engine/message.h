@@ -24,8 +24,8 @@ struct Requester::Message {
 /// Cuts bytes [offset, offset + length) out of a list of pieces; returns how many pieces result.
 uint32_t slice(const wire::Piece* pieces, uint32_t count, uint64_t offset, uint64_t length, wire::Piece* out);
 
-/// Packets that a message of `length` bytes takes.
-inline uint32_t packets_of(uint32_t length, uint32_t mtu) { return length == 0 ? 1 : (length - 1) / mtu + 1; }
+/// Packets that a message of `length` bytes takes. To divide costs more than to look first.
+inline uint32_t packets_of(uint32_t length, uint32_t mtu) { return length <= mtu ? 1 : (length - 1) / mtu + 1; }
 
 inline bool is_write(Opcode op) { return op == Opcode::kWrite || op == Opcode::kWriteImmediate; }
 inline bool is_atomic(Opcode op) { return op == Opcode::kCompareSwap || op == Opcode::kFetchAdd; }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include "engine/engine.h"
@@ -121,6 +120,10 @@ void Requester::ring() {
     if (qp_.responder().left_alone()) qp_.responder().note_send();
     return run_locked();
   }
+  ring_wire();
+}
+
+void Requester::ring_wire() {
   if (gathers()) return engine_.schedule_quietly(qp_);
   const uint32_t before = next_psn_;
   engine_.note_program_sends(true);
@@ -144,14 +147,24 @@ void Requester::run_locked() {
     flush();
     return;
   }
-  std::optional<wire::Burst> burst;
-  if (is_wire_ || !reliable_) [[unlikely]]
-    burst.emplace();
+  if (!is_wire_ && reliable_) [[likely]]
+    return run_queue();
+  wire::Burst burst;
+  run_queue();
+}
+
+void Requester::run_queue() {
   flight_.rung = 0;
   budget_bytes_ = kBytesPerRun;
   stalled_ = true;
   uint32_t left = kRequestsPerRun;
-  while (left > 0 && budget_bytes_ > 0 && advance() == Step::kAgain) left--;
+  uint32_t next = 0;
+  while (left > 0 && budget_bytes_ > 0 && advance(next) == Step::kAgain) {
+    left--;
+    if (!last_rung_ || index_ != next || key_failed_) continue;
+    stalled_ = false;  // as if more had been looked for
+    break;
+  }
   if (left == 0 || budget_bytes_ == 0) engine_.schedule(qp_);
   note_rest();
 }
@@ -184,7 +197,8 @@ void Requester::note_rest() {
   was_busy_ = busy;
 }
 
-Requester::Step Requester::advance() {
+// `next`: the index of the entry after the one that it looked at.
+inline Requester::Step Requester::advance(uint32_t& next) {
   const QpState state = qp_.state();
   // What has begun is finished before the queue rests.
   if (state != QpState::kRts && !(state == QpState::kSqd && (in_message_ || repeating()))) return Step::kStop;
@@ -200,18 +214,13 @@ Requester::Step Requester::advance() {
       stalled_ = false;
       return Step::kStop;
     case SendQueue::Fetch::kBad:
+      last_rung_ = false;
       return fail_local(index_, message.next_index, message.work, Status::kLocalQpOperation, why);
     case SendQueue::Fetch::kWork:
       break;
   }
-  const Step step = carry_out(message);
-  if (!message.work.last || step == Step::kStop || index_ != message.next_index || key_failed_) return step;
-  stalled_ = false;  // as if more had been looked for
-  return Step::kStop;
-}
-
-inline Requester::Step Requester::carry_out(Message& message) {
-  const char* why = nullptr;
+  next = message.next_index;
+  last_rung_ = message.work.last;
   if (rate_limit_ && paced()) return Step::kStop;
   const Opcode opcode = message.work.opcode;
   if (!in_message_ && is_local(opcode)) return finish_local_only(message);
@@ -399,7 +408,7 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   return segment;
 }
 
-Requester::Step Requester::send_connected(Message& message) {
+inline Requester::Step Requester::send_connected(Message& message) {
   wire::Channel* way = channel();
   if (!way) {
     if (!reliable_) return after_message(message);  // as if every packet was lost
@@ -556,18 +565,17 @@ inline void Requester::count_exchange(Opcode opcode, uint32_t bytes) {
   if (measured_.operations) add_to(traffic.*measured_.operations, 1);
 }
 
-void Requester::complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
-                         uint8_t detail) {
+void Requester::complete(const SendCompletion& done) {
   PublishedQp& counters = qp_.published();
-  if (status == Status::kSuccess) {
+  if (done.status == Status::kSuccess) [[likely]] {
     constexpr auto relaxed = std::memory_order_relaxed;
     counters.send_messages.store(counters.send_messages.load(relaxed) + 1, relaxed);
-    counters.send_bytes.store(counters.send_bytes.load(relaxed) + bytes, relaxed);
-    if (!is_wire_) count_exchange(opcode, bytes);
+    counters.send_bytes.store(counters.send_bytes.load(relaxed) + done.bytes, relaxed);
+    if (!is_wire_) count_exchange(done.opcode, done.bytes);
   } else {
-    count_failure(status);
+    count_failure(done.status);
   }
-  qp_.spec().send->complete({index, opcode, status, bytes, signaled, detail});
+  qp_.spec().send->complete(done);
 }
 
 }  // namespace verbatim::engine

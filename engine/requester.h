@@ -126,11 +126,12 @@ class Requester final : private KeyErrors {
   bool repeating() const { return static_cast<int32_t>(sent_until_ - index_) > 0; }
 
   // Sending, with the lock held.
+  void ring_wire();
   void run_locked();
+  void run_queue();
   void go_on();
   void note_rest();
-  Step advance();
-  Step carry_out(Message& message);
+  Step advance(uint32_t& next);
   bool paced();
   void charge(uint64_t bytes);
   Step send_datagram(Message& message);
@@ -160,8 +161,11 @@ class Requester final : private KeyErrors {
   bool peer_allows(const Message& message, const wire::Channel& channel, uint64_t& address);
   bool grow_window();
   void record(const Message& message, bool done);
+  void complete(const SendCompletion& done);
   void complete(uint32_t index, Opcode opcode, bool signaled, Status status, uint32_t bytes,
-                uint8_t detail = 0);
+                uint8_t detail = 0) {
+    complete({index, opcode, status, bytes, signaled, detail});
+  }
 
   // Counters of the port, with the lock held.
   void count_exchange(Opcode opcode, uint32_t bytes);
@@ -278,6 +282,7 @@ class Requester final : private KeyErrors {
   uint32_t begun_bytes_ = 0;
   bool peer_verified_ = false;
   bool unheard_ = false;           ///< at the last look nobody took the requests that are outstanding
+  bool last_rung_ = false;         ///< the entry at the cursor is the last that was rung
   bool stalled_ = false;           ///< the last run ended with entries left to send: a reply may let it go on
   bool was_busy_ = false;          ///< not idle at the last look: SQD reports the change
   bool key_failed_ = false;        ///< the transform of some key has recorded an error

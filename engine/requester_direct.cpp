@@ -56,7 +56,7 @@ bool Requester::is_ignored() {
 }
 
 // Whether it would take a request of this end for one of its peer.
-bool Requester::is_connected_here(const PublishedQp& peer) {
+inline bool Requester::is_connected_here(const PublishedQp& peer) {
   if (peer.qpn.load(kRelaxed) != peer_.place.qpn || peer.path_mtu.load(kRelaxed) != qp_.attributes().path_mtu)
     return false;
   if (dynamic_)

@@ -136,6 +136,7 @@ bool CompletionRing::hand_over(uint8_t last) {
 }
 
 uint64_t CompletionRing::timestamp() const {
+  if (!face_.timed.load(std::memory_order_relaxed)) return 0;
   if (!real_time_) [[likely]]
     return hardware_ticks();
   timespec wall;
@@ -146,7 +147,7 @@ uint64_t CompletionRing::timestamp() const {
 inline void CompletionRing::publish(uint8_t& last_byte, uint8_t opcode, bool solicited) {
   const uint8_t owner = produced_ / ring_.entries & 1;
   const uint8_t last = static_cast<uint8_t>(opcode << 4 | (solicited ? kCqeSolicited : 0) | owner);
-  if (!ring_.revocable) {
+  if (!ring_.revocable) [[likely]] {
     __atomic_store_n(&last_byte, last, __ATOMIC_RELEASE);
   } else if (!hand_over(last)) {
     unreachable_ = true;

@@ -45,6 +45,9 @@ struct Mr {
 struct Cq {
   uint32_t number = 0;    ///< CQN
   void* owner = nullptr;  ///< the host side's own object, handed back in events
+  /// The host side may say no where nobody is going to read when its entries were written: to ask the clock
+  /// is a good part of what an entry costs.
+  std::atomic<bool> timed{true};
 };
 struct Srq {
   uint32_t number = 0;  ///< SRQN

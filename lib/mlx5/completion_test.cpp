@@ -230,6 +230,7 @@ TEST(Direct, ShowsTheQueues) {
   EXPECT_EQ(be32toh(qp.dbrec[MLX5_SND_DBR]), 1u);
   EXPECT_EQ(next(pair.cq[0]).wr_id, 1u);
   auto* cqe = static_cast<mlx5_cqe64*>(cq.buf);
+  EXPECT_NE(cqe->timestamp, 0u);  // not told to programs of ibv_poll_cq alone
   EXPECT_EQ(mlx5dv_get_cqe_opcode(cqe), MLX5_CQE_REQ);
   EXPECT_EQ(be32toh(cq.dbrec[0]), 1u);
   EXPECT_EQ(mlx5dv_init_obj(&obj, uint64_t{1} << 40), EOPNOTSUPP);

@@ -92,6 +92,7 @@ verbs::CompletionQueue* create_cq(verbs::Context& context, const ibv_cq_init_att
   auto device = context.hca->create_cq(spec);
   if (!device) return verbs::refuse_pointer(context, device.error());
   cq->device = *device;
+  cq->device->timed.store(extended, std::memory_order_relaxed);  // ibv_wc has no room for it
   return cq.release();
 }
 

@@ -43,7 +43,6 @@ int refusal(const QueuePair& qp, const ibv_send_wr& wr) {
   const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
   const unsigned int known = qp.frames ? kSendFlags | IBV_SEND_IP_CSUM : kSendFlags;
   if (wr.num_sge < 0 || (wr.send_flags & ~known) != 0) return EINVAL;
-  if (wr.opcode == IBV_WR_TSO && (!fits_header(qp, wr.tso.hdr_sz) || wr.tso.mss == 0)) return EINVAL;
   if (in_line && (kMayInline >> wr.opcode & 1) == 0) return EINVAL;
   return static_cast<uint32_t>(wr.num_sge) > qp.max_send_sge ? ENOMEM : 0;
 }
@@ -83,6 +82,7 @@ int write_operation(QueuePair& qp, std::byte*& at, const ibv_send_wr& wr, uint32
     at = advance(qp, at, sizeof(connectx::DatagramSegment));
     more = sizeof(connectx::DatagramSegment) / kUnit;
   } else if (wr.opcode == IBV_WR_TSO) {
+    if (!fits_header(qp, wr.tso.hdr_sz) || wr.tso.mss == 0) return EINVAL;
     at = write_headers(qp, at, wr.send_flags, wr.tso.hdr, wr.tso.hdr_sz, wr.tso.mss, more);
   } else if (qp.frames) {
     at = write_ethernet(qp, at, wr.send_flags);
@@ -132,7 +132,7 @@ int write_entry(QueuePair& qp, const ibv_send_wr& wr, uint32_t waiting) {
   SendSlot& slot = qp.slots[qp.block & (qp.blocks - 1)];
   slot.wr_id = wr.wr_id;
   slot.completed = qp.head + waiting + 1;
-  slot.special = wr.opcode == IBV_WR_BIND_MW ? IBV_WC_BIND_MW : 0;
+  slot.special = local && wr.opcode == IBV_WR_BIND_MW ? IBV_WC_BIND_MW : 0;
   finish_entry(qp, units);
   return 0;
 }

@@ -24,6 +24,7 @@ std::byte* expose(QueuePair& qp) {
 }
 
 std::byte* expose(CompletionQueue& cq) {
+  cq.device->timed.store(true, std::memory_order_relaxed);
   std::byte* page = shared_page(*cq.context);
   if (page == nullptr || cq.exposed.exchange(true)) return page;
   {
