@@ -109,13 +109,20 @@ TEST_F(AgentTest, PortsOutliveTheAgent) {
   ASSERT_TRUE(let_happen(engine::AsyncEvent::kLidChange, 77));
   const engine::PortSetting made = a.client->port_setting(1);
   ASSERT_TRUE(made.down);
+  Notices known;
+  a.client->handle_notices(known);
   kill_agent();
-  Notices notices;
-  a.client->handle_notices(notices);
-  EXPECT_EQ(made, a.client->port_setting(1));
-  Member b;
+  Member b;  // starts the next one
   ASSERT_TRUE(b.client) << b.error.reason;
+  Notices again, news;
+  a.client->handle_notices(again);
+  EXPECT_EQ(made, a.client->port_setting(1));
   EXPECT_EQ(made, b.client->port_setting(1));
+  a.client->handle_notices(again);
+  EXPECT_TRUE(again.raised.empty()) << "it has heard of it";
+  b.client->handle_notices(news);
+  ASSERT_EQ(1u, news.raised.size());
+  EXPECT_EQ(std::pair(1u, engine::AsyncEvent::kPortError), news.raised[0]);
   EXPECT_EQ(engine::PortSetting{}, b.client->port_setting(0));
   ASSERT_TRUE(let_happen(engine::AsyncEvent::kPortActive, 0));
   EXPECT_FALSE(a.client->port_setting(1).down);

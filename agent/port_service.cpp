@@ -83,17 +83,17 @@ Outcome PortService::raise(uint32_t device, AsyncEvent event, uint32_t value) {
   }
 }
 
-Outcome PortService::take_back(uint32_t device, const engine::PortSetting& setting) {
+Expected<bool> PortService::take_back(uint32_t device, const engine::PortSetting& setting) {
   if (device >= engine::kPortsShown || setting.lid > engine::kUnicastLidMax ||
       setting.sm_lid > engine::kUnicastLidMax)
     return Error{EINVAL, "no port has been made that"};
-  if (std::exchange(changed_[device], true)) return Done{};
+  if (std::exchange(changed_[device], true)) return false;
   DirectoryPort& port = directory_.ports[device];
   port.down = setting.down;
   port.lid = setting.lid;
   port.sm_lid = setting.sm_lid;
   for (size_t i = 0; i < setting.pkeys.size(); i++) port.pkeys[i] = setting.pkeys[i];
-  return Done{};
+  return true;
 }
 
 bool PortService::any_set() const {

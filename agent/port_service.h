@@ -28,8 +28,8 @@ class PortService {
   /// EINVAL: nobody can let that happen.
   Outcome raise(uint32_t device, engine::AsyncEvent event, uint32_t value);
   /// Makes the port what an agent before had made of it, unless something has happened to it since.
-  /// EINVAL: nobody can have made that of it.
-  Outcome take_back(uint32_t device, const engine::PortSetting& setting);
+  /// Whether it is that now. EINVAL: nobody can have made that of it.
+  Expected<bool> take_back(uint32_t device, const engine::PortSetting& setting);
   /// Some port is not as always.
   bool any_set() const;
 

@@ -393,6 +393,7 @@ Answer Server::join(Client& client, const Request& request, Attached& attached) 
       again ? registry_->rejoin(client.pid, request.slot, request.generation) : registry_->join(client.pid);
   if (!grant) return refusal(grant.error());
   client.slot = grant->slot;
+  client.returned = again;
   for (int i = 0; i < 4; i++) std::swap(client.files[i], attached.files[i]);
   std::memcpy(client.program, request.program, sizeof client.program - 1);
   Answer reply = done();
@@ -434,8 +435,23 @@ Answer Server::return_port(const Request& request) {
                               static_cast<uint16_t>(request.generation >> 16),
                               {}};
   std::memcpy(setting.pkeys.data(), request.text, sizeof setting.pkeys);
-  const Outcome taken = port_service_->take_back(request.index, setting);
-  return taken ? done() : refusal(taken.error());
+  const Expected<bool> taken = port_service_->take_back(request.index, setting);
+  if (!taken) return refusal(taken.error());
+  if (*taken) tell_newcomers(request.index, setting);
+  return done();
+}
+
+// Who has never met the former agent does not know what had been made of the port.
+void Server::tell_newcomers(uint32_t device, const engine::PortSetting& setting) {
+  using engine::AsyncEvent;
+  const AsyncEvent event = setting.down     ? AsyncEvent::kPortError
+                           : setting.lid    ? AsyncEvent::kLidChange
+                           : setting.sm_lid ? AsyncEvent::kSmChange
+                                            : AsyncEvent::kPkeyChange;
+  const Notice notice{Event::kRaised, device, static_cast<uint64_t>(event)};
+  for (auto& [id, client] : clients_)
+    if (client.slot != 0 && !client.returned)
+      send_record(client.files[3], &notice, sizeof notice, nullptr, 0, false);
 }
 
 Answer Server::change_rules(const Client& client, const Request& request, const Attached& attached) {

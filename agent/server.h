@@ -41,6 +41,7 @@ class Server {
     int process = -1;  ///< pidfd: a forked child may keep the socket open, but not the process
     uint32_t pid = 0;
     uint32_t slot = 0;                ///< 0: has not joined
+    bool returned = false;            ///< it had joined an agent before this one
     int files[4] = {-1, -1, -1, -1};  ///< published, inbound, wake, notices
     char program[32] = {};
     uint32_t connections = 0;  ///< its number in the connection manager; 0: this is no control connection
@@ -79,6 +80,7 @@ class Server {
   Answer serve_counters(const Request& request);
   Answer raise_event(const Request& request);
   Answer return_port(const Request& request);
+  void tell_newcomers(uint32_t device, const engine::PortSetting& setting);
   bool may_leave() const;
   Answer list(const Request& request, Attached& attached);
   Answer history(const Request& request);

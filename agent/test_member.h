@@ -28,7 +28,9 @@ class Notices final : public NoticeSink {
   void on_gone(uint32_t slot, uint64_t) override { gone.push_back(slot); }
   void on_gids_changed() override { changes++; }
   void on_link(bool) override {}
+  void on_raised(uint32_t device, engine::AsyncEvent event) override { raised.emplace_back(device, event); }
   std::vector<uint32_t> gone;
+  std::vector<std::pair<uint32_t, engine::AsyncEvent>> raised;
   int changes = 0;
 };
 
