@@ -36,6 +36,8 @@ class SpinLock {
     return held_.load(std::memory_order_relaxed) != kHeld &&
            held_.exchange(kHeld, std::memory_order_acquire) != kHeld;
   }
+  /// A guess, except for its holder.
+  bool is_held() const { return held_.load(std::memory_order_relaxed) == kHeld; }
   void unlock() {
     if (!enabled_) return;
     // Looked at before: whoever takes the lock next may take it down. Waiters that come in between look again

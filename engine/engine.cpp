@@ -228,7 +228,8 @@ uint64_t Engine::step(uint64_t now_ns) {
 }
 
 uint64_t Engine::tick(uint64_t now_ns) {
-  std::lock_guard<SpinLock> hold(progress_lock_);
+  std::unique_lock<SpinLock> hold(progress_lock_, std::try_to_lock);
+  if (!hold) return kNever;
   return tick_locked(now_ns);
 }
 

@@ -111,7 +111,8 @@ class Engine final : public wire::Receiver {
   uint32_t progress();
   /// progress and due timers at `now_ns`; returns when to call again (kNever: not before something arrives).
   uint64_t step(uint64_t now_ns);
-  /// The timers alone; returns the same.
+  /// The timers alone; returns the same. Not while another thread makes progress: then kNever, and call
+  /// again.
   uint64_t tick(uint64_t now_ns);
 
   /// Afterwards `alarm` is called at that instant, or soon after.

@@ -198,9 +198,11 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
   return called;
 }
 
-// Program threads are about to look at the wire, or do so.
+// Program threads are about to look at the wire, or do so. Who has the lock sends what acknowledgements make
+// room for, for longer than this thread sleeps.
 bool EngineThread::program_takes_packets() const {
-  return engine_.program_sends() || (waiters_.load(std::memory_order_relaxed) != 0 && udp_.is_warm());
+  return engine_.program_sends() || engine_.progress_lock().is_held() ||
+         (waiters_.load(std::memory_order_relaxed) != 0 && udp_.is_warm());
 }
 
 // Packets have come from other hosts, and the program that polled some time ago does not any more: it looks
