@@ -2,6 +2,7 @@
 #include "tests/fuzz/wire_marker.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -37,6 +38,11 @@ Marker::Marker(ibv_pd* pd, ibv_cq* cq, const Gid& host)
              getsockname(socket_, reinterpret_cast<sockaddr*>(&own), &bytes) == 0,
          "marks cannot be sent");
   port_ = ntohs(own.sin6_port);
+}
+
+Marker::~Marker() {
+  close(socket_);
+  expect(ibv_destroy_qp(qp_) == 0 && ibv_dereg_mr(region_) == 0, "what took marks cannot be taken down");
 }
 
 void Marker::receive() {

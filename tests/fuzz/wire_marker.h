@@ -22,6 +22,7 @@ class Marker {
   Marker(ibv_pd* pd, ibv_cq* cq, const Gid& host);
   Marker(const Marker&) = delete;
   Marker& operator=(const Marker&) = delete;
+  ~Marker();
 
   uint32_t number() const { return qp_->qp_num; }
   /// Sends the next one.

@@ -73,6 +73,19 @@ Victim::Victim(Random& random) : random_(random) {
   marker_ = std::make_unique<Marker>(pd_, cq_, host(kVictim));
 }
 
+Victim::~Victim() {
+  marker_.reset();
+  for (ibv_qp* qp : {connected, unreliable, datagrams, dynamic, extended})
+    expect(ibv_destroy_qp(qp) == 0, "a queue pair cannot be destroyed");
+  expect(ibv_destroy_srq(extended_srq_) == 0 && ibv_close_xrcd(domain_) == 0 && ibv_destroy_srq(srq_) == 0,
+         "a shared queue cannot be destroyed");
+  for (ibv_mr* mr : {writable, read_only, receives, local})
+    expect(ibv_dereg_mr(mr) == 0, "memory cannot be deregistered");
+  expect(ibv_destroy_cq(cq_) == 0 && ibv_dealloc_pd(pd_) == 0 && ibv_close_device(context_) == 0,
+         "the device cannot be closed");
+  munmap(memory, kPart * kParts);
+}
+
 void Victim::replace(ibv_qp*& qp) {
   const ibv_qp_type type = qp->qp_type;
   expect(ibv_destroy_qp(qp) == 0, "a queue pair cannot be destroyed");
@@ -276,7 +289,14 @@ Listener::Listener(Random& random) : random_(random), channel_(rdma_create_event
     expect(rdma_create_id(channel_, &id, nullptr, space) == 0 &&
                rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&any)) == 0 && rdma_listen(id, 64) == 0,
            "an id cannot listen");
+    listening_.push_back(id);
   }
+}
+
+Listener::~Listener() {
+  for (const auto* ids : {&children_, &listening_})
+    for (rdma_cm_id* id : *ids) expect(rdma_destroy_id(id) == 0, "an id cannot be destroyed");
+  rdma_destroy_event_channel(channel_);
 }
 
 uint32_t Listener::take_events() {

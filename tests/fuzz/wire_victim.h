@@ -36,6 +36,10 @@ inline constexpr uint8_t kVictim = 1, kPeer = 2, kStranger = 3;
 class Victim {
  public:
   explicit Victim(Random& random);
+  Victim(const Victim&) = delete;
+  Victim& operator=(const Victim&) = delete;
+  /// All can be taken down again, whatever came.
+  ~Victim();
 
   uint8_t* memory;
   ibv_mr *writable, *read_only;
@@ -80,6 +84,9 @@ class Victim {
 class Listener {
  public:
   explicit Listener(Random& random);
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener();
   /// Takes what there is; how many requests for connections.
   uint32_t take_events();
 
@@ -88,7 +95,7 @@ class Listener {
 
   Random& random_;
   rdma_event_channel* channel_;
-  std::vector<rdma_cm_id*> children_;
+  std::vector<rdma_cm_id*> listening_, children_;
 };
 
 }  // namespace verbatim::fuzz
