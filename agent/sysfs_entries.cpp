@@ -27,6 +27,9 @@ constexpr uint32_t kVendor = 0x15b3;
 constexpr const char* kBoard = "MT_0000000838";
 constexpr uint32_t kPortCapabilities = 1u << 16 | 1u << 26;  // connection management, GIDs from IP addresses
 constexpr uint32_t kSubnetPortCapabilities = 1u << 11 | 1u << 16;  // system image GUID, connection management
+// The kernel has attributes of every GID entry, and reading those of an unused one fails (EINVAL). So it is
+// with what this names: whoever asks can open it, and it has no contents.
+constexpr const char* kUnreadable = "/proc/self/ns/mnt";
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
@@ -158,23 +161,43 @@ void add_data_direct(Builder& build, uint32_t index) {
   build.link("bus/pci/devices/" + address, "../../../" + at);
 }
 
+/// A file for each entry of a table, whose text is empty if the entry is unused. Those of unused entries are
+/// names of one that `add_unused` makes, the last one's: more names cost less than more files.
+template <class Text, class AddUnused>
+void add_table(Builder& build, const std::string& at, size_t entries, const Text& text_of,
+               const AddUnused& add_unused) {
+  const std::string last = at + "/" + std::to_string(entries - 1);
+  const bool shared = text_of(entries - 1).empty();
+  if (shared) add_unused(last);
+  for (size_t i = 0; i < (shared ? entries - 1 : entries); i++) {
+    const std::string path = at + "/" + std::to_string(i), text = text_of(i);
+    if (!text.empty())
+      build.file(path, text);
+    else if (shared)
+      build.twin(path, last);
+    else
+      add_unused(path);
+  }
+}
+
 /// The whole table of an Ethernet port is there, whatever is in use.
 void add_gids(Builder& build, const std::string& at, const PortView& port, bool infiniband) {
-  for (const char* folder : {"/gids", "/gid_attrs/types", "/gid_attrs/ndevs"}) build.folder(at + folder);
-  for (size_t i = 0; i < port.gids.size(); i++) {
-    const engine::GidEntry& entry = port.gids[i];
-    const std::string number = "/" + std::to_string(i);
-    build.file(at + "/gids" + number, gid_text(entry.gid));
-    if (entry.gid.is_zero()) continue;  // the kernel's files are there, but cannot be read
-    build.file(at + "/gid_attrs/types" + number, entry.type == GidType::kRoceV2 ? "RoCE v2" : "IB/RoCE v1");
-    const std::string name = interface_name(entry.interface_index);
-    if (!name.empty()) build.file(at + "/gid_attrs/ndevs" + number, name);
-  }
-  if (infiniband || port.gids.size() >= kGidsMax) return;
-  const std::string last = at + "/gids/" + std::to_string(kGidsMax - 1);
-  build.file(last, gid_text({}));
-  for (size_t i = port.gids.size(); i < kGidsMax - 1; i++)
-    build.twin(at + "/gids/" + std::to_string(i), last);
+  std::vector<engine::GidEntry> gids = port.gids;
+  if (!infiniband && gids.size() < kGidsMax) gids.resize(kGidsMax);
+  const auto used = [&](size_t i) { return !gids[i].gid.is_zero(); };
+  add_table(
+      build, at + "/gids", gids.size(), [&](size_t i) { return used(i) ? gid_text(gids[i].gid) : ""; },
+      [&](const std::string& path) { build.file(path, gid_text({})); });
+  const auto add_unreadable = [&](const std::string& path) { build.link(path, kUnreadable); };
+  add_table(
+      build, at + "/gid_attrs/types", gids.size(),
+      [&](size_t i) -> std::string {
+        return !used(i) ? "" : gids[i].type == GidType::kRoceV2 ? "RoCE v2" : "IB/RoCE v1";
+      },
+      add_unreadable);
+  add_table(
+      build, at + "/gid_attrs/ndevs", gids.size(),
+      [&](size_t i) { return used(i) ? interface_name(gids[i].interface_index) : ""; }, add_unreadable);
 }
 
 /// What differs between the link layers.

@@ -27,8 +27,8 @@ struct SysfsDevice {
 /// Where the Data Direct function of a device with this index lies below /sys: "/devices/pci...".
 std::string data_direct_path(uint32_t index);
 
-/// A file, a folder, a symbolic link or another name of a file that comes before it. A counter is a file that
-/// somebody else keeps up to date once it is there.
+/// A file, a folder, a symbolic link or another name of a file or link that comes before it. A counter is a
+/// file that somebody else keeps up to date once it is there.
 struct SysfsEntry {
   enum class Kind : uint8_t { kFile, kFolder, kLink, kCounter, kTwin };
   std::string path;  ///< below the root of the tree, without a leading slash; its folders come before it

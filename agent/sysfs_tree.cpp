@@ -78,6 +78,20 @@ bool write_file(const std::string& root, const std::string& path, const std::str
   return done;
 }
 
+// Makes an entry that is no file of its own, in place of what has its name: readers find the one or the
+// other.
+template <class Make>
+bool put(const std::string& root, const std::string& path, const Make& make) {
+  if (make(path) == 0) return true;
+  if (errno != EEXIST) return false;
+  const std::string fresh = root + "/" + unique_name();
+  const bool done = make(fresh) == 0 && rename(fresh.c_str(), path.c_str()) == 0;
+  const int why = errno;
+  unlink(fresh.c_str());  // which is still there, too, if both are names of one file
+  errno = why;
+  return done;
+}
+
 bool write_entry(const std::string& root, const SysfsEntry& entry) {
   const std::string path = root + "/" + entry.path;
   switch (entry.kind) {
@@ -87,17 +101,15 @@ bool write_entry(const std::string& root, const SysfsEntry& entry) {
       char target[512];
       const ssize_t length = readlink(path.c_str(), target, sizeof target);
       if (length >= 0 && entry.text == std::string(target, static_cast<size_t>(length))) return true;
-      if (length >= 0) unlink(path.c_str());
-      return symlink(entry.text.c_str(), path.c_str()) == 0 || errno == EEXIST;
+      return put(root, path, [&](const std::string& at) { return symlink(entry.text.c_str(), at.c_str()); });
     }
     case SysfsEntry::Kind::kTwin: {
       const std::string twin = root + "/" + entry.text;
       struct stat here {
       }, there{};
-      if (stat(twin.c_str(), &there) != 0) return false;
+      if (lstat(twin.c_str(), &there) != 0) return false;
       if (lstat(path.c_str(), &here) == 0 && here.st_ino == there.st_ino) return true;
-      unlink(path.c_str());
-      return link(twin.c_str(), path.c_str()) == 0 || errno == EEXIST;
+      return put(root, path, [&](const std::string& at) { return link(twin.c_str(), at.c_str()); });
     }
     case SysfsEntry::Kind::kFile:
       return read_small(path) == entry.text || write_file(root, path, entry.text);

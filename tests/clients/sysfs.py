@@ -37,6 +37,9 @@ FILES = {
     '/sys/class/infiniband_verbs/abi_version': r'6',
     '/sys/class/infiniband_verbs/uverbs0/ibdev': r'mlx5_0',
 }
+# Of unused entries, and of what has no interface: they can be opened and not be read (EINVAL), as the kernel's.
+UNREADABLE = [DEVICE + f'/ports/1/gid_attrs/{kind}/255' for kind in ('types', 'ndevs')]
+SUBNET_UNREADABLE = [DEVICE + '/ports/1/gid_attrs/types/7', DEVICE + '/ports/1/gid_attrs/ndevs/0']
 # What differs on a device whose port is InfiniBand.
 SUBNET_FILES = {
     DEVICE + '/ports/1/state': r'4: ACTIVE',
@@ -74,14 +77,24 @@ class Check:
             text = self.run('cat', path)
             self.expect(re.fullmatch(f'(?:{pattern})\n', text), f'{path} holds {pattern}: {text!r}')
 
+    def hold_nothing(self, paths):
+        for path in paths:
+            text = self.run('sh', '-c', f'[ -f {path} ] && : < {path} && cat {path}')
+            self.expect('Invalid argument' in text, f'{path} is a file that cannot be read: {text!r}')
+
     def subnet(self):
         self.environment['VERBATIM_DEVICES'] = 'mlx5_0:mlx5:infiniband'
         self.hold(SUBNET_FILES)
+        self.hold_nothing(SUBNET_UNREADABLE)
         self.expect('No such file' in self.run('ls', DEVICE + '/device/net'), 'it has no interface')
         del self.environment['VERBATIM_DEVICES']
 
     def contents(self):
         self.hold(FILES)
+        self.hold_nothing(UNREADABLE)
+        for kind in ('types', 'ndevs'):
+            names = self.run('ls', DEVICE + '/ports/1/gid_attrs/' + kind).split()
+            self.expect(sorted(map(int, names)) == list(range(256)), f'{kind} has all entries: {names}')
         listed = self.run('ibv_devinfo', '-v') if shutil.which('ibv_devinfo') else ''
         guid = re.search(r'node_guid:\s+(\S+)', listed)
         if guid:
