@@ -14,21 +14,14 @@
 
 #include "abi/prm/capabilities.h"
 #include "abi/prm/memory.h"
+#include "bench/need.h"
 #include "device/connectx/prm/view.h"
 
 namespace {
 
 using namespace verbatim;
+using bench::need;
 using Clock = std::chrono::steady_clock;
-
-template <class T>
-T need(T value, const char* what) {
-  if (!value) {
-    std::perror(what);
-    std::exit(1);
-  }
-  return value;
-}
 
 template <class Work>
 double per_second(int rounds, double commands, Work work) {

@@ -15,18 +15,14 @@
 #include <functional>
 #include <vector>
 
+#include "bench/need.h"
+
 namespace {
 
+using verbatim::bench::need;
 using Clock = std::chrono::steady_clock;
 constexpr uint32_t kDepth = 16;
 constexpr size_t kRegions = 1 << 20, kRegionBytes = 4096;
-
-template <class T>
-T need(T value, const char* what) {
-  if (value) return value;
-  std::perror(what);
-  std::exit(1);
-}
 
 /// What this process has in memory, what it shares included.
 size_t resident_bytes() {

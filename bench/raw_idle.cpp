@@ -9,18 +9,13 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "bench/need.h"
+
 namespace {
 
-constexpr int kQueuePairs = 16;
+using verbatim::bench::need;
 
-template <class T>
-T need(T value, const char* what) {
-  if (!value) {
-    std::perror(what);
-    std::exit(1);
-  }
-  return value;
-}
+constexpr int kQueuePairs = 16;
 
 /// A queue pair and its completion queue, as a program holds them that writes entries and doorbells itself.
 void expose_queues(ibv_context* context, ibv_pd* pd) {

@@ -14,21 +14,16 @@
 #include <string>
 #include <vector>
 
+#include "bench/need.h"
+
 namespace {
+
+using verbatim::bench::need;
+using verbatim::bench::succeed;
 
 constexpr char kAddress[] = "127.0.0.1", kPort[] = "7411";
 constexpr int kRounds = 4'000, kBatches = 50;
 constexpr uint32_t kDepth = 16;
-
-template <class T>
-T need(T value, const char* what) {
-  if (!value) {
-    std::perror(what);
-    std::exit(1);
-  }
-  return value;
-}
-void succeed(int result, const char* what) { need(result == 0, what); }
 
 /// The median of batches, the first of which does not count: others run on this machine, too.
 template <class Round>

@@ -15,8 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/need.h"
+
 namespace {
 
+using verbatim::bench::need;
+using verbatim::bench::succeed;
 using Clock = std::chrono::steady_clock;
 constexpr unsigned kDepth = 16;
 // A send entry with 64 bytes inline, and a receive entry of one piece.
@@ -25,17 +29,6 @@ constexpr double kQueueBytes = kDepth * (128 + 16);
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-template <class T>
-T need(T value, const char* what) {
-  if (!value) {
-    std::perror(what);
-    std::exit(1);
-  }
-  return value;
-}
-
-void succeed(int result, const char* what) { need(result == 0, what); }
 
 struct Device {
   ibv_device** list = need(ibv_get_device_list(nullptr), "ibv_get_device_list");
@@ -140,14 +133,15 @@ double reference_copy() {
 
 double registration(ibv_pd* pd, void* at, size_t bytes) {
   const auto begin = Clock::now();
-  ibv_mr* mr = need(ibv_reg_mr(pd, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE), "ibv_reg_mr");
+  ibv_mr* mr =
+      need(ibv_reg_mr(pd, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE), "ibv_reg_mr");
   const double taken = seconds_since(begin) * 1e6;
   succeed(ibv_dereg_mr(mr), "ibv_dereg_mr");
   return taken;
 }
 
-// The first registration of a process finds nothing in any cache after a write to 1 GiB; `first` tells that one, else the
-// median of those that follow.
+// The first registration of a process finds nothing in any cache after a write to 1 GiB; `first` tells that
+// one, else the median of those that follow.
 double register_memory(bool first) {
   constexpr int kMore = 9;
   constexpr size_t kBytes = 1UL << 30;
@@ -217,7 +211,8 @@ int main(int count, char** words) {
   } else if (what == "memory") {
     result = memory_per_pair();
   } else {
-    std::fprintf(stderr, "usage: verbs_costs inline_write|reference_copy|register|register_first|connect|memory\n");
+    std::fprintf(stderr,
+                 "usage: verbs_costs inline_write|reference_copy|register|register_first|connect|memory\n");
     return 2;
   }
   std::printf("%.3f\n", result);

@@ -182,6 +182,7 @@ class Requester final : private KeyErrors {
   void take_read_response(const wire::Segment& segment, wire::Payload* payload);
   void take_atomic_response(const wire::Segment& segment);
   void take_nak(const wire::Segment& segment);
+  void take_refusal(const wire::Segment& segment);
   void pop_done();
   void note_begun();
   void rewind(uint32_t psn);

@@ -203,19 +203,28 @@ void Requester::take_nak(const Segment& segment) {
     case wire::kNakSequence:
       qp_.count(PortCount::kSequenceRefusals);
       return rewind(segment.psn);
-    case wire::kNakInvalidRequest:
-      return fail_oldest(Status::kRemoteInvalidRequest, "the responder calls the request invalid");
-    case wire::kNakRemoteAccess:
-      return fail_oldest(Status::kRemoteAccess, "the responder refuses access to its memory");
-    case wire::kNakRemoteOperational:
-      return fail_oldest(Status::kRemoteOperation, "the responder could not carry it out");
     case wire::kNakSourceFault:
       return fail_oldest(Status::kLocalProtection, "memory of the work request is not mapped");
     case wire::kNakCannotPull:
       if (channel_) channel_->forbid_pull();
       return rewind(segment.psn);
     default:
-      if ((segment.syndrome & 0x60) == wire::kRnrNak) wait_for_ready(segment.syndrome & 0x1f, segment.psn);
+      take_refusal(segment);
+  }
+}
+
+// One that both kinds of channel know. Others mean nothing.
+void Requester::take_refusal(const Segment& segment) {
+  switch (segment.syndrome) {
+    case wire::kNakInvalidRequest:
+      return fail_oldest(Status::kRemoteInvalidRequest, "the responder calls the request invalid");
+    case wire::kNakRemoteAccess:
+      return fail_oldest(Status::kRemoteAccess, "the responder refuses access to its memory");
+    case wire::kNakRemoteOperational:
+      return fail_oldest(Status::kRemoteOperation, "the responder could not carry it out");
+    default:
+      if ((segment.syndrome & 0x60) == wire::kRnrNak && rnr_until_ns_ == 0)
+        wait_for_ready(segment.syndrome & 0x1f, segment.psn);
   }
 }
 

@@ -353,21 +353,10 @@ void Requester::take_wire_nak(const Segment& segment) {
   received_until(before(segment.psn));
   if (window_count_ == 0) return;
   if (segment.psn != oldest_lacking()) return infer_loss();  // a read before it lacks responses
-  switch (segment.syndrome) {
-    case wire::kNakSequence:
-      qp_.count(PortCount::kSequenceRefusals);
-      if (flight_.lost_psn != segment.psn) return infer_loss();
-      return go_back_to_oldest();
-    case wire::kNakInvalidRequest:
-      return fail_oldest(Status::kRemoteInvalidRequest, "the responder calls the request invalid");
-    case wire::kNakRemoteAccess:
-      return fail_oldest(Status::kRemoteAccess, "the responder refuses access to its memory");
-    case wire::kNakRemoteOperational:
-      return fail_oldest(Status::kRemoteOperation, "the responder could not carry it out");
-    default:
-      if ((segment.syndrome & 0x60) == wire::kRnrNak && rnr_until_ns_ == 0)
-        wait_for_ready(segment.syndrome & 0x1f, segment.psn);
-  }
+  if (segment.syndrome != wire::kNakSequence) return take_refusal(segment);
+  qp_.count(PortCount::kSequenceRefusals);
+  if (flight_.lost_psn != segment.psn) return infer_loss();
+  go_back_to_oldest();
 }
 
 // --- time ---

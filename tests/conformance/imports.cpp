@@ -81,13 +81,16 @@ Handles handles_of(const Endpoint& self) {
           self.mr->lkey,   self.mr->rkey,   reinterpret_cast<uint64_t>(self.buffer.data())};
 }
 
-/// An endpoint in a domain that was imported; its own memory is registered there, too.
-Endpoint import_endpoint(int socket, int fd, uint32_t pd) {
+/// What an endpoint is made with in the domain that the other end of the socket has given.
+Traits take_domain(int socket, Handles& from) {
   Traits traits;
-  traits.command_fd = fd;
-  traits.pd_handle = pd;
-  return Endpoint(traits, socket);
+  from = take(socket, traits.command_fd);
+  traits.pd_handle = from.pd;
+  return traits;
 }
+
+/// Its own memory is registered there, too.
+Endpoint import_endpoint(int socket, Handles& from) { return Endpoint(take_domain(socket, from), socket); }
 
 /// One work request over one element of any region.
 ibv_wc_status carry_out(Endpoint& self, ibv_wr_opcode opcode, const ibv_sge& local, uint64_t remote,
@@ -140,9 +143,8 @@ void own_region(int socket) {
 }
 
 void use_region(int socket) {
-  int fd = -1;
-  const Handles from = take(socket, fd);
-  Endpoint self = import_endpoint(socket, fd, from.pd);
+  Handles from;
+  Endpoint self = import_endpoint(socket, from);
   EXPECT_EQ(self.pd->handle, from.pd);
   ibv_mr* mr = ibv_import_mr(self.pd, from.mr);
   ASSERT_NE(mr, nullptr);
@@ -219,9 +221,8 @@ TEST(Imports, WindowsOpenRegionsOfAnotherProcess) {
         self.barrier();
       },
       [](int socket) {
-        int fd = -1;
-        const Handles from = take(socket, fd);
-        Endpoint self = import_endpoint(socket, fd, from.pd);
+        Handles from;
+        Endpoint self = import_endpoint(socket, from);
         ibv_mr* mr = ibv_import_mr(self.pd, from.mr);
         ASSERT_NE(mr, nullptr);
         ibv_mw* window = ibv_alloc_mw(self.pd, IBV_MW_TYPE_1);
@@ -251,9 +252,8 @@ TEST(Imports, RegionsKeepTheirRights) {
         self.barrier();
       },
       [](int socket) {
-        int fd = -1;
-        const Handles from = take(socket, fd);
-        Endpoint self = import_endpoint(socket, fd, from.pd);
+        Handles from;
+        Endpoint self = import_endpoint(socket, from);
         ibv_mr* mr = ibv_import_mr(self.pd, from.mr);
         ASSERT_NE(mr, nullptr);
         EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAllRights),
@@ -294,9 +294,8 @@ TEST(Imports, DeviceMemoryIsShared) {
         self.barrier();
       },
       [](int socket) {
-        int fd = -1;
-        const Handles from = take(socket, fd);
-        Endpoint self = import_endpoint(socket, fd, from.pd);
+        Handles from;
+        Endpoint self = import_endpoint(socket, from);
         ibv_dm* dm = ibv_import_dm(self.context, from.dm);
         ASSERT_NE(dm, nullptr);
         EXPECT_EQ(dm->handle, from.dm);
@@ -343,12 +342,9 @@ TEST(Imports, OutliveTheirOriginals) {
     self.barrier();
     _exit(0);  // without a word to anybody
   }
-  int fd = -1;
-  const Handles from = take(ends[0], fd);
+  Handles from;
+  const Traits traits = take_domain(ends[0], from);
   close(ends[1]);
-  Traits traits;
-  traits.command_fd = fd;
-  traits.pd_handle = from.pd;
   Pair pair(traits);
   Endpoint& self = pair.left;
   ibv_mr* mr = ibv_import_mr(self.pd, from.mr);

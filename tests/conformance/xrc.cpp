@@ -33,6 +33,15 @@ void expect_message(const XrcEnd& end, uint64_t id, ibv_wc_opcode opcode, uint32
   }
 }
 
+/// A number for the other player, which hears it once both have met.
+constexpr size_t kTold = 128;
+void tell(Endpoint& self, uint32_t number) { word(self, kTold) = number; }
+uint32_t hear(Endpoint& self) {
+  EXPECT_EQ(self.post(self.request(IBV_WR_RDMA_READ, 8, kTold), kTold), 0);
+  EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
+  return static_cast<uint32_t>(word(self, kTold));
+}
+
 void send_everything(Endpoint& self) {
   XrcEnd end(self);
   const auto queue = static_cast<uint32_t>(end.peer.srqn);
@@ -107,10 +116,7 @@ TEST_P(Xrc, ReachesEveryQueueOfTheDomain) {
       [](Endpoint& self) {
         XrcEnd end(self);
         self.barrier();
-        EXPECT_EQ(self.post(self.request(IBV_WR_RDMA_READ, 8, 128), 128), 0);
-        EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
-        const uint32_t queues[] = {static_cast<uint32_t>(end.peer.srqn),
-                                   static_cast<uint32_t>(word(self, 128))};
+        const uint32_t queues[] = {static_cast<uint32_t>(end.peer.srqn), hear(self)};
         for (uint64_t id = 0; id < 16; id++) {
           fill(self, 1024, 2000, static_cast<uint8_t>(id));
           EXPECT_EQ(end.post(id, queues[id % 3 == 0], kSend, 2000, 1024), 0);
@@ -122,7 +128,7 @@ TEST_P(Xrc, ReachesEveryQueueOfTheDomain) {
         XrcEnd end(self);
         ibv_srq* other = make_shared(self, end.domain);
         ASSERT_NE(other, nullptr);
-        word(self, 128) = number_of(other);
+        tell(self, number_of(other));
         EXPECT_NE(number_of(other), end.srqn);
         self.barrier();
         for (uint64_t id = 0; id < 16; id++) {  // as slowly as may be: the sender waits in between
@@ -176,17 +182,12 @@ TEST_P(Xrc, RefusesANumberThatNoQueueHas) {
 
 TEST_P(Xrc, RefusesAQueueOfAnotherDomain) {
   play_refused(
-      GetParam(),
-      [](const XrcEnd&, Endpoint& self) {
-        EXPECT_EQ(self.post(self.request(IBV_WR_RDMA_READ, 8, 128), 128), 0);
-        EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
-        return static_cast<uint32_t>(word(self, 128));
-      },
+      GetParam(), [](const XrcEnd&, Endpoint& self) { return hear(self); },
       [](XrcEnd&, Endpoint& self) {
         ibv_xrcd* domain = open_domain(self.context);
         ibv_srq* srq = make_shared(self, domain);
         srq->srq_context = domain;
-        word(self, 128) = number_of(srq);
+        tell(self, number_of(srq));
         return srq;
       });
 }
@@ -198,9 +199,7 @@ TEST_P(Xrc, TakesKeysOfTheQueuesDomainOnly) {
       [](Endpoint& self) {
         XrcEnd end(self);
         self.barrier();
-        EXPECT_EQ(self.post(self.request(IBV_WR_RDMA_READ, 8, 128), 128), 0);
-        EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
-        const auto foreign = static_cast<uint32_t>(word(self, 128));
+        const uint32_t foreign = hear(self);
         const uint64_t there = self.peer.address + kFar;
         EXPECT_EQ(end.post(
                       1, static_cast<uint32_t>(end.peer.srqn),
@@ -214,7 +213,7 @@ TEST_P(Xrc, TakesKeysOfTheQueuesDomainOnly) {
         ibv_pd* other = ibv_alloc_pd(self.context);
         ibv_mr* foreign = ibv_reg_mr(other, self.buffer.data(), self.buffer.size(), kAllRights);
         ASSERT_NE(foreign, nullptr);
-        word(self, 128) = foreign->rkey;
+        tell(self, foreign->rkey);
         self.barrier();
         self.barrier();
         EXPECT_EQ(ibv_dereg_mr(foreign), 0);
@@ -229,9 +228,7 @@ TEST_P(Xrc, GoesOnWhenAQueueIsDestroyed) {
       [](Endpoint& self) {
         XrcEnd end(self);
         self.barrier();
-        EXPECT_EQ(self.post(self.request(IBV_WR_RDMA_READ, 8, 128), 128), 0);
-        EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
-        EXPECT_EQ(end.post(1, static_cast<uint32_t>(word(self, 128)), kSend, 500), 0);
+        EXPECT_EQ(end.post(1, hear(self), kSend, 500), 0);
         expect_done(self, 1, IBV_WC_SEND);
         self.barrier();
         self.barrier();
@@ -243,7 +240,7 @@ TEST_P(Xrc, GoesOnWhenAQueueIsDestroyed) {
         XrcEnd end(self);
         ibv_srq* other = make_shared(self, end.domain);
         ASSERT_NE(other, nullptr);
-        word(self, 128) = number_of(other);
+        tell(self, number_of(other));
         EXPECT_EQ(end.receive(40'000, 1000, 11, other), 0);
         EXPECT_EQ(end.receive(40'000, 1000, 12), 0);
         self.barrier();
