@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "base/clock.h"
 #include "engine/qp_types.h"
@@ -64,6 +65,7 @@ class Asked {
     if (again_ > 0) {
       if (end_psn == next_end()) again_--;
     } else if (count_ < kReadsMax) {
+      if (!ends_) ends_ = std::make_unique<uint32_t[]>(kReadsMax);
       ends_[count_++] = end_psn;
     }
   }
@@ -71,15 +73,17 @@ class Asked {
   void drop_until(uint32_t psn) {
     uint32_t gone = 0;
     while (gone < count_ && wire::psn_distance(ends_[gone], psn) <= 0) gone++;
-    std::copy(ends_ + gone, ends_ + count_, ends_);
+    if (gone == 0) return;
+    std::copy(ends_.get() + gone, ends_.get() + count_, ends_.get());
     count_ -= gone;
     again_ = std::min(again_, count_);
   }
   /// All that are left are sent again.
   void repeat() { again_ = count_; }
+  void clear() { count_ = again_ = 0; }
 
  private:
-  uint32_t ends_[kReadsMax] = {};
+  std::unique_ptr<uint32_t[]> ends_;  ///< kReadsMax, once there are some
   uint32_t count_ = 0, again_ = 0;
 };
 
@@ -114,7 +118,7 @@ struct Flight {
     lost_psn = probed_psn = kNoPsn;
     progressed = false;
     silent_at_ns = 0;
-    asked = {};
+    asked.clear();
   }
 };
 

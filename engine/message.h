@@ -25,7 +25,9 @@ struct Requester::Message {
 uint32_t slice(const wire::Piece* pieces, uint32_t count, uint64_t offset, uint64_t length, wire::Piece* out);
 
 /// Packets that a message of `length` bytes takes. To divide costs more than to look first.
-inline uint32_t packets_of(uint32_t length, uint32_t mtu) { return length <= mtu ? 1 : (length - 1) / mtu + 1; }
+inline uint32_t packets_of(uint32_t length, uint32_t mtu) {
+  return length <= mtu ? 1 : (length - 1) / mtu + 1;
+}
 
 inline bool is_write(Opcode op) { return op == Opcode::kWrite || op == Opcode::kWriteImmediate; }
 inline bool is_atomic(Opcode op) { return op == Opcode::kCompareSwap || op == Opcode::kFetchAdd; }

@@ -35,9 +35,7 @@ Requester::Requester(Engine& engine, QueuePair& qp)
       dynamic_(qp.type() == QpType::kDci),
       xrc_(qp.type() == QpType::kXrcSend) {
   while (window_max_ < qp.spec().send_entries) window_max_ *= 2;
-  const uint32_t entries = std::min(window_max_, kWindowAtFirst);
-  window_ = std::make_unique<Outstanding[]>(entries);
-  window_mask_ = entries - 1;
+  if (dynamic_) initiator_ = std::make_unique<Initiator>();
 }
 
 void Requester::connect(uint32_t first_psn) {
@@ -53,7 +51,7 @@ void Requester::connect(uint32_t first_psn) {
 void Requester::reset() {
   disconnect();
   peer_ = {};
-  failed_streams_.clear();
+  if (initiator_) initiator_->failed_streams.clear();
   index_ = sent_bytes_ = sent_until_ = 0;
   window_head_ = window_count_ = reads_ = 0;
   in_message_ = key_failed_ = false;
@@ -153,7 +151,7 @@ inline Requester::Step Requester::advance(uint32_t& next) {
   if (state != QpState::kRts && !(state == QpState::kSqd && (in_message_ || repeating()))) return Step::kStop;
   if (key_failed_ && !in_message_ && must_drain()) return Step::kStop;
   if ((rnr_until_ns_ | retry_at_ns_) != 0) return Step::kStop;
-  if (window_count_ > window_mask_ && !in_message_ && behind_ == 0 && !grow_window()) return Step::kStop;
+  if (window_count_ >= window_mask_ + 1 && !in_message_ && behind_ == 0 && !grow_window()) return Step::kStop;
 
   Message message;
   message.index = index_;
@@ -333,13 +331,15 @@ Requester::Step Requester::after_message(Message& message) {
   return Step::kAgain;
 }
 
-// False: it is as long as the queue, or there is no memory; then there is room when something has ended.
+// False: it is as long as the queue, or there is no memory; then there is room when something has ended, or
+// another doorbell looks again.
 bool Requester::grow_window() {
   const uint32_t entries = window_mask_ + 1;
   if (entries == window_max_) return false;
-  std::unique_ptr<Outstanding[]> longer(new (std::nothrow) Outstanding[2 * size_t{entries}]);
+  const uint32_t wanted = entries == 0 ? std::min(window_max_, kWindowAtFirst) : 2 * entries;
+  std::unique_ptr<Outstanding[]> longer(new (std::nothrow) Outstanding[wanted]);
   if (!longer) return false;
-  const uint32_t mask = 2 * entries - 1;
+  const uint32_t mask = wanted - 1;
   for (uint32_t i = window_head_; i != window_head_ + window_count_; i++)
     longer[i & mask] = window_[i & window_mask_];
   window_ = std::move(longer);

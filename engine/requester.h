@@ -118,8 +118,12 @@ class Requester final : private KeyErrors {
     Place place;
     uint32_t connection = 0;  ///< of a DC initiator; 0: none
     uint64_t access_key = 0;
-    Destination route;   ///< of a DC initiator
     bool knows = false;  ///< of the connection: it was sent something
+  };
+  /// What a DC initiator has beside.
+  struct Initiator {
+    Destination route;  ///< to the target
+    std::vector<uint16_t> failed_streams;
   };
 
   /// The cursor stands before work that has been sent once already.
@@ -226,6 +230,7 @@ class Requester final : private KeyErrors {
   // DC initiators, with the lock held.
   bool meets_target(const Message& message, Step& step);
   Step flush_one(const Message& message);
+  bool has_failed(uint16_t stream) const;
   bool survives(uint16_t stream);
   uint16_t stream_of(uint32_t index);
   void go_on_after_failure();
@@ -267,17 +272,17 @@ class Requester final : private KeyErrors {
 
   // Sent and not yet ended, oldest first.
   std::unique_ptr<Outstanding[]> window_;
-  uint32_t window_mask_ = 0, window_head_ = 0, window_count_ = 0;
-  uint32_t window_max_ = 1;  ///< entries that it may have
-  uint32_t reads_ = 0;       ///< reads and atomics among them
-  uint32_t behind_ = 0;      ///< newest ones that the cursor, gone back, stands before; on a wire alone
+  uint32_t window_mask_ = UINT32_MAX, window_head_ = 0, window_count_ = 0;  ///< without entries at first
+  uint32_t window_max_ = 1;                                                 ///< entries that it may have
+  uint32_t reads_ = 0;                                                      ///< reads and atomics among them
+  uint32_t behind_ = 0;  ///< newest ones that the cursor, gone back, stands before; on a wire alone
 
   Peer peer_;
   wire::Channel* channel_ = nullptr;
   Measured measured_;
   bool is_wire_ = false;  ///< of the channel
   Flight flight_;
-  std::vector<uint16_t> failed_streams_;
+  std::unique_ptr<Initiator> initiator_;
   bool in_message_ = false;  ///< some, not all segments of the message at the cursor are out
   Opcode begun_opcode_{};    ///< of that message, whose queue entry a program might change meanwhile
   uint32_t begun_bytes_ = 0;

@@ -17,7 +17,7 @@ namespace verbatim::engine {
 bool Requester::meets_target(const Message& message, Step& step) {
   if (in_message_) return true;
   const Destination& to = message.work.destination;
-  if (std::find(failed_streams_.begin(), failed_streams_.end(), to.stream) != failed_streams_.end()) {
+  if (has_failed(to.stream)) {
     step = flush_one(message);
     return false;
   }
@@ -28,7 +28,8 @@ bool Requester::meets_target(const Message& message, Step& step) {
     return false;
   }
   disconnect();
-  peer_ = {target, engine_.next_connection(), to.access_key, to};
+  peer_ = {target, engine_.next_connection(), to.access_key};
+  initiator_->route = to;
   channel_ = nullptr;
   ring_psn_ = next_psn_;
   flight_.begin(next_psn_);
@@ -42,11 +43,16 @@ Requester::Step Requester::flush_one(const Message& message) {
   return Step::kAgain;
 }
 
+bool Requester::has_failed(uint16_t stream) const {
+  const std::vector<uint16_t>& failed = initiator_->failed_streams;
+  return std::find(failed.begin(), failed.end(), stream) != failed.end();
+}
+
 /// Notes that a stream has failed. False: they are so many now that the queue pair fails.
 bool Requester::survives(uint16_t stream) {
-  if (std::find(failed_streams_.begin(), failed_streams_.end(), stream) == failed_streams_.end())
-    failed_streams_.push_back(stream);
-  return failed_streams_.size() < qp_.spec().errored_streams_max;
+  std::vector<uint16_t>& failed = initiator_->failed_streams;
+  if (!has_failed(stream)) failed.push_back(stream);
+  return failed.size() < qp_.spec().errored_streams_max;
 }
 
 uint16_t Requester::stream_of(uint32_t index) {
@@ -90,7 +96,7 @@ void Requester::disconnect() {
     end.access_key = peer_.access_key;
     end.connection = peer_.connection;
     end.psn = end.base_psn = next_psn_;
-    if (is_wire_) address_to(peer_.route, end);
+    if (is_wire_) address_to(initiator_->route, end);
     channel_->send(end, nullptr, 0, false, nullptr);
   }
   peer_.connection = 0;
@@ -103,7 +109,7 @@ void Requester::part() {
 
 Outcome Requester::reset_stream(uint16_t stream) {
   std::lock_guard<SpinLock> hold(lock_);
-  if (std::erase(failed_streams_, stream) == 0)
+  if (!initiator_ || std::erase(initiator_->failed_streams, stream) == 0)
     return Error{EINVAL, "stream " + std::to_string(stream) + " has not failed"};
   return Done{};
 }

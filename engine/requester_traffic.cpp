@@ -14,7 +14,7 @@ void Requester::measure(Opcode opcode, uint32_t bytes) {
   const QpType type = qp_.type();
   if (is_local(opcode) || type == QpType::kUd || type == QpType::kRaw) return;
   uint32_t frame = qp_.frame_bytes();
-  if (dynamic_) frame = frame_bytes(*qp_.spec().port, peer_.place.gid, peer_.route.has_grh);
+  if (dynamic_) frame = frame_bytes(*qp_.spec().port, peer_.place.gid, initiator_->route.has_grh);
   measured_.exchange = exchange_of(opcode, bytes, qp_.attributes().path_mtu, frame, reliable_);
   measured_.both = sum_of(measured_.exchange);
   if (is_write(opcode)) measured_.operations = &PublishedTraffic::writes;

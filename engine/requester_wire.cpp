@@ -118,7 +118,7 @@ bool Requester::fits_again(const Message& message, uint32_t& chunk) const {
 
 void Requester::prepare_for_wire(const Message& message, uint32_t chunk, Segment& segment) const {
   if (dynamic_)
-    address_to(peer_.route, segment);
+    address_to(initiator_->route, segment);
   else
     qp_.address(segment);
   segment.base_psn = dynamic_ ? oldest_lacking() : segment.psn;

@@ -43,7 +43,8 @@ Responder::Responder(Engine& engine, QueuePair& qp, bool dynamic)
       xrc_(qp.type() == QpType::kXrcReceive),
       landing_{qp.spec().domain, qp.spec().receive, qp.spec().sink},
       is_guest_(qp.spec().guest_of != 0),
-      told_psn_(dynamic ? own_psn_ : qp.published().expected_psn) {}
+      told_psn_(dynamic ? own_psn_ : qp.published().expected_psn),
+      way_back_(dynamic ? std::make_unique<WayBack>() : nullptr) {}
 
 void Responder::connect(uint32_t expected_psn) {
   expected_psn_ = expected_psn;

@@ -235,10 +235,10 @@ class Responder {
   std::atomic<bool> leaving_{
       false};  ///< on a wire: what was owed is in a burst of the engine's, maybe not sent yet
   wire::Channel* reply_channel_ = nullptr;
-  bool is_wire_ = false;     ///< of the reply channel
-  WayBack way_back_;         ///< there, of a DC target
-  uint32_t unanswered_ = 0;  ///< packets taken since the last answer; on a wire alone
-  AnswerHabit habit_;        ///< of the program
+  bool is_wire_ = false;               ///< of the reply channel
+  std::unique_ptr<WayBack> way_back_;  ///< there, of a DC target
+  uint32_t unanswered_ = 0;            ///< packets taken since the last answer; on a wire alone
+  AnswerHabit habit_;                  ///< of the program
   std::atomic<bool> left_alone_{false};
   uint64_t congested_ns_ = 0;             ///< when the peer was last told of congestion
   std::unique_ptr<Answered[]> answered_;  ///< atomics, the newest ones: kReadsMax, once there are some

@@ -65,18 +65,18 @@ bool Responder::find_way_back(wire::Channel& from) {
 void Responder::note_way_back(wire::Channel& from, const Segment& segment) {
   reply_channel_ = &from;
   is_wire_ = true;
-  way_back_ = {segment.dest_gid, segment.source_gid, segment.traffic_class, qp_.attributes().path.hop_limit};
+  *way_back_ = {segment.dest_gid, segment.source_gid, segment.traffic_class, qp_.attributes().path.hop_limit};
 }
 
 void Responder::address_back(Segment& reply) const {
   if (!dynamic_) return qp_.address(reply);
   reply.has_grh = true;
-  reply.source_gid = way_back_.here;
-  reply.dest_gid = way_back_.there;
+  reply.source_gid = way_back_->here;
+  reply.dest_gid = way_back_->there;
   reply.gid_type = GidType::kRoceV2;
   reply.flow_label = 0;
-  reply.traffic_class = way_back_.traffic_class;
-  reply.hop_limit = way_back_.hop_limit;
+  reply.traffic_class = way_back_->traffic_class;
+  reply.hop_limit = way_back_->hop_limit;
 }
 
 void Responder::take_packet(const Segment& segment, wire::Payload& payload) {

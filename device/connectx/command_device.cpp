@@ -149,21 +149,20 @@ Outcome CommandDevice::destroy_scheduling_element(uint16_t uid, uint32_t number)
 Expected<prm::QpFacts> CommandDevice::query_qp(uint16_t uid, uint32_t qpn) {
   QpObject* qp = visible(numbers_.qps, uid, qpn);
   if (!qp) return nobodys("queue pair", qpn);
-  const hw::QpSpec& spec = qp->spec;
   prm::QpFacts facts;
-  facts.type = spec.type;
+  facts.type = qp->type;
   facts.attributes = hca_.query_qp(qp);
   facts.extras = hca_.qp_extras(qp);
-  if (spec.pd) facts.pd = spec.pd->number;
-  if (spec.send_cq) facts.send_cqn = spec.send_cq->number;
-  if (spec.receive_cq) facts.receive_cqn = spec.receive_cq->number;
-  facts.xrcd = spec.xrcd;
-  if (spec.srq) facts.srqn = spec.srq->number;
-  facts.user_index = spec.user_index;
-  facts.log_send_blocks = prm::log2_of(spec.send.entries);
-  facts.log_receive_entries = prm::log2_of(spec.receive.entries);
-  facts.receive_stride = spec.receive.stride;
-  facts.sends = spec.send.entries != 0;
+  if (qp->pd) facts.pd = qp->pd->number;
+  if (qp->send_cq) facts.send_cqn = qp->send_cq->number;
+  if (qp->receive_cq) facts.receive_cqn = qp->receive_cq->number;
+  facts.xrcd = qp->xrcd;
+  if (qp->srq) facts.srqn = qp->srq->number;
+  facts.user_index = qp->user_index;
+  facts.log_send_blocks = prm::log2_of(qp->send_entries);
+  facts.log_receive_entries = prm::log2_of(qp->receive_entries);
+  facts.receive_stride = qp->receive_stride;
+  facts.sends = qp->send_entries != 0;
   if (const prm::QpContext* made = queues_.context_of_qp(qpn)) {
     facts.uar = made->uar;
     facts.doorbell = made->doorbell;

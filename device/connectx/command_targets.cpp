@@ -57,13 +57,12 @@ Expected<uint32_t> CommandQueues::create_dct(uint16_t uid, const prm::DctContext
 Expected<prm::DctFacts> CommandQueues::query_dct(uint16_t uid, uint32_t dctn) {
   QpObject* target = visible(numbers_.dcts, uid, dctn);
   if (target == nullptr) return nobodys(kTarget, dctn);
-  const hw::QpSpec& spec = target->spec;
   prm::DctFacts facts;
-  facts.context.pd = spec.pd->number;
-  facts.context.cqn = spec.receive_cq->number;
-  facts.context.srqn = spec.srq->number;
-  facts.context.user_index = spec.user_index;
-  facts.context.access_key = spec.access_key;
+  facts.context.pd = target->pd->number;
+  facts.context.cqn = target->receive_cq->number;
+  facts.context.srqn = target->srq->number;
+  facts.context.user_index = target->user_index;
+  facts.context.access_key = target->access_key;
   facts.context.attributes = hca_.query_qp(target);
   target->queue_pair->target()->note_answered();
   facts.state = state_of(target->queue_pair->target()->phase());

@@ -45,7 +45,7 @@ Outcome check_qp(const hw::QpSpec& spec, bool infiniband) {
 
 /// Without a send queue of its own the queue pair carries out rendezvous; with one, it may change the list.
 void receive_tagged(QpObject& qp, TagList& tags, engine::QueuePairSpec& wanted) {
-  const bool offloads = qp.spec.send.entries == 0;
+  const bool offloads = qp.send_entries == 0;
   qp.tagged = std::make_unique<TaggedReceiver>(tags, qp, offloads);
   wanted.receive = qp.tagged.get();
   wanted.sink = qp.tagged.get();
@@ -282,9 +282,9 @@ Outcome ConnectxHca::destroy_qp(hw::Qp* face) {
     std::lock_guard<std::mutex> hold(cq->lock);
     std::erase(cq->users, qp);
   }
-  if (qp->spec.srq) static_cast<SrqObject*>(qp->spec.srq)->users--;
-  if (qp->spec.pd) static_cast<PdObject*>(qp->spec.pd)->users--;
-  if (qp->spec.xrcd) let_go_of_xrcd(qp->spec.xrcd);
+  if (qp->srq) qp->srq->users--;
+  if (qp->pd) qp->pd->users--;
+  if (qp->xrcd) let_go_of_xrcd(qp->xrcd);
   delete qp;
   count(4, -1);
   return Done{};
@@ -320,14 +320,14 @@ hw::QpExtras ConnectxHca::qp_extras(hw::Qp* face) {
 
 Outcome ConnectxHca::check_extras(const QpObject& qp, uint32_t mask, const hw::QpExtras& wanted) const {
   const hw::QpState state = qp.queue_pair->state();
-  const bool raw_port = qp.spec.type == hw::QpType::kRaw && mask == kLagPort;  // which is not of its state
+  const bool raw_port = qp.type == hw::QpType::kRaw && mask == kLagPort;  // which is not of its state
   if (!raw_port && state != hw::QpState::kRts && (state != hw::QpState::kInit || mask != kLeaves))
     return Error{EOPNOTSUPP, "ports are changed in RTS only, leaves of scheduling trees in INIT and RTS"};
   if ((mask & kLagPort) != 0 && qp.lag_port == 0)
     return Error{EOPNOTSUPP, "the device's ports form no LAG, or the queue pair sends nothing"};
   if ((mask & kLagPort) != 0 && (wanted.lag_port == 0 || wanted.lag_port > limits_.lag_ports))
     return Error{EINVAL, "the LAG has ports 1 to " + std::to_string(limits_.lag_ports)};
-  const bool rc = qp.spec.type == hw::QpType::kRc, connected = rc || qp.spec.type == hw::QpType::kUc;
+  const bool rc = qp.type == hw::QpType::kRc, connected = rc || qp.type == hw::QpType::kUc;
   if ((mask & kUdpSourcePort) != 0 && port_.is_infiniband())
     return Error{EOPNOTSUPP, "packets of an InfiniBand port have no UDP port"};
   if ((mask & kUdpSourcePort) != 0 && !connected)

@@ -120,7 +120,7 @@ void EventRouter::on_async(hw::AsyncEvent what, void* owner) {
     raise(object_event(*type, srq->kind, srq->number));
   } else {
     const auto* qp = static_cast<QpObject*>(static_cast<hw::Qp*>(owner));
-    raise(object_event(*type, qp->spec.type == hw::QpType::kDct ? "DCT" : "QP", qp->number));
+    raise(object_event(*type, qp->type == hw::QpType::kDct ? "DCT" : "QP", qp->number));
   }
 }
 

@@ -96,7 +96,15 @@ void CqObject::fail_users() {
 }
 
 QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
-    : spec(s),
+    : type(s.type),
+      pd(static_cast<PdObject*>(s.pd)),
+      srq(static_cast<SrqObject*>(s.srq)),
+      user_index(s.user_index),
+      xrcd(s.xrcd),
+      access_key(s.access_key),
+      send_entries(s.send.entries),
+      receive_entries(s.receive.entries),
+      receive_stride(s.receive.stride),
       sink(event_sink),
       send_cq(static_cast<CqObject*>(s.send_cq)),
       receive_cq(static_cast<CqObject*>(s.receive_cq)),
@@ -108,7 +116,7 @@ QpObject::QpObject(const hw::QpSpec& s, hw::EventSink& event_sink)
 void QpObject::complete(const engine::ReceiveCompletion& done) {
   if (OperationCounters* each = receive_counters.load(std::memory_order_acquire)) [[unlikely]]
     each->count(hw::kCountReceives, done.status == engine::Status::kSuccess, done.bytes);
-  push_receive(receive_cq->ring, done, spec.user_index);
+  push_receive(receive_cq->ring, done, user_index);
 }
 
 void QpObject::on_remote(engine::Opcode opcode, bool succeeded, uint64_t bytes) {

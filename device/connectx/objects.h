@@ -108,7 +108,13 @@ struct QpObject final : hw::Qp, Linked<QpObject>, Made, engine::ReceiveSink, eng
     if (maker != 0 || event < hw::AsyncEvent::kTargetDrained) sink.on_async(event, owner);
   }
 
-  const hw::QpSpec spec;
+  // As hw::QpSpec has them.
+  const hw::QpType type;
+  PdObject* const pd;
+  SrqObject* const srq;
+  const uint32_t user_index, xrcd;
+  const uint64_t access_key;
+  const uint32_t send_entries, receive_entries, receive_stride;
   hw::EventSink& sink;
   CqObject* const send_cq;     ///< nullptr: it sends nothing
   CqObject* const receive_cq;  ///< nullptr: it receives nothing, or nothing that completes here

@@ -93,7 +93,7 @@ Outcome ConnectxHca::attach_completion_counter(hw::Qp* face, hw::CompletionCount
   if (operations == 0) return Error{EINVAL, "there is no operation to count"};
   if ((operations & ~limits_.counted_operations) != 0)
     return Error{EOPNOTSUPP, "the device does not count one of the operations"};
-  const hw::QpType type = qp->spec.type;
+  const hw::QpType type = qp->type;
   if (type != hw::QpType::kRc && type != hw::QpType::kUc && type != hw::QpType::kUd)
     return Error{EOPNOTSUPP, "completion counters are for queue pairs of type RC, UC and UD"};
   const hw::QpState state = qp->queue_pair->state();

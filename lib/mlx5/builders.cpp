@@ -307,8 +307,9 @@ void install_builders(QueuePair& qp, uint64_t flags) {
   if ((flags & IBV_QP_EX_WITH_LOCAL_INV) != 0) ex.wr_local_inv = wr_local_inv;
   if ((flags & IBV_QP_EX_WITH_BIND_MW) != 0) ex.wr_bind_mw = wr_bind_mw;
   if (qp.dc == DcRole::kInitiator) {
-    qp.direct.ex.wr_set_dc_addr = wr_set_dc_addr;
-    qp.direct.ex.wr_set_dc_addr_stream = wr_set_dc_addr_stream;
+    mlx5dv_qp_ex& direct = qp.need_direct()->ex;
+    direct.wr_set_dc_addr = wr_set_dc_addr;
+    direct.wr_set_dc_addr_stream = wr_set_dc_addr_stream;
   } else if (qp.addressed) {
     ex.wr_set_ud_addr = wr_set_ud_addr;
   }

@@ -6,6 +6,8 @@
 // one it is complete. Its entry: control segment, which members of the key change, the key's context, its
 // list.
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <new>
 
 #include "lib/mlx5/builders.h"
@@ -167,9 +169,18 @@ void wr_raw_wqe(mlx5dv_qp_ex* direct, const void* entry) {
 
 }  // namespace
 
+// Threads may ask at the same time: one of theirs stays.
+QueuePair::Direct* QueuePair::need_direct() {
+  Direct* made = direct.load(std::memory_order_acquire);
+  if (made != nullptr) return made;
+  auto fresh = std::unique_ptr<Direct>(new (std::nothrow) Direct);
+  if (fresh == nullptr) return nullptr;
+  fresh->owner = this;
+  return direct.compare_exchange_strong(made, fresh.get()) ? fresh.release() : made;
+}
+
 void install_key_builders(QueuePair& qp, uint64_t flags) {
-  qp.direct.owner = &qp;
-  mlx5dv_qp_ex& ex = qp.direct.ex;
+  mlx5dv_qp_ex& ex = qp.need_direct()->ex;
   if ((flags & MLX5DV_QP_EX_WITH_RAW_WQE) != 0) ex.wr_raw_wqe = wr_raw_wqe;
   if ((flags & MLX5DV_QP_EX_WITH_MEMCPY) != 0) ex.wr_memcpy = wr_memcpy;
   if ((flags & MLX5DV_QP_EX_WITH_MR_LIST) != 0) ex.wr_mr_list = wr_mr_list;
@@ -191,9 +202,9 @@ extern "C" {
 
 mlx5dv_qp_ex* mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_ex* qp) {
   if (qp == nullptr) return nullptr;  // programs hand on what ibv_qp_to_qp_ex gave
-  QueuePair& own = QueuePair::of(qp);
-  own.direct.owner = &own;
-  return &own.direct.ex;
+  QueuePair::Direct* direct = QueuePair::of(qp).need_direct();
+  if (direct == nullptr) errno = ENOMEM;
+  return direct != nullptr ? &direct->ex : nullptr;
 }
 
 int mlx5dv_qp_cancel_posted_send_wrs(mlx5dv_qp_ex* direct, uint64_t wr_id) {

@@ -228,7 +228,8 @@ struct QueuePair : verbs::QueuePair {
   struct Direct {
     mlx5dv_qp_ex ex{};
     QueuePair* owner = nullptr;
-  } direct;
+  };
+  std::atomic<Direct*> direct{nullptr};  ///< once it was asked for
   // Receive queue.
   SpinLock receive_lock;
   uint32_t receive_head = 0;
@@ -244,6 +245,13 @@ struct QueuePair : verbs::QueuePair {
   DoorbellRecord record;
   std::unique_ptr<SendSlot[]> slot_storage;
   std::unique_ptr<uint64_t[]> id_storage;
+
+  QueuePair() = default;
+  ~QueuePair() { delete direct.load(std::memory_order_relaxed); }
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+  /// Makes `direct`, or finds it; nullptr: no memory.
+  Direct* need_direct();
 
   static QueuePair& of(ibv_qp* qp) { return *static_cast<QueuePair*>(verbs::QueuePair::of(qp)); }
   static QueuePair& of(ibv_qp_ex* qp) { return of(&qp->qp_base); }

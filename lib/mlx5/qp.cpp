@@ -101,7 +101,6 @@ void fill_host_state(QueuePair& qp, const ibv_qp_init_attr_ex& attributes, const
   qp.frames = attributes.qp_type == IBV_QPT_RAW_PACKET;
   qp.max_header = header_of(attributes);
   qp.xrc = attributes.qp_type == IBV_QPT_XRC_SEND;
-  qp.direct.owner = &qp;
   qp.always_flags = attributes.sq_sig_all != 0 ? connectx::kCompletionAlways : 0;
   if (attributes.srq != nullptr) qp.srq = &SharedReceiveQueue::of(attributes.srq);
 }
@@ -224,7 +223,7 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
         "ibv_create_qp_ex: send_ops_flags ask for operations that this type does not have");
   verbs::ProtectionDomain& domain = *verbs::ProtectionDomain::of(attributes.pd);
   auto qp = std::unique_ptr<QueuePair>(new (std::nothrow) QueuePair);
-  if (qp == nullptr || !allocate(*qp, domain, *sizes))
+  if (qp == nullptr || !allocate(*qp, domain, *sizes) || (special != nullptr && qp->need_direct() == nullptr))
     return verbs::refuse_pointer(context, ENOMEM, "no memory for a queue pair");
   qp->dc = role;
   fill_host_state(*qp, attributes, *sizes);

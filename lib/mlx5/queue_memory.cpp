@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "lib/mlx5/mlx5.h"
 
@@ -56,61 +57,75 @@ MemorySource::MemorySource(verbs::Context& context, verbs::ProtectionDomain* fro
 
 QueueMemory::~QueueMemory() {
   if (base_ == nullptr) return;
-  if (huge_bytes_ != 0) {
-    ::munmap(base_, huge_bytes_);
-    return;
-  }
-  if (given_ != nullptr) {
-    allocators_.free(given_, allocators_.data);
-    return;
-  }
-  if (domain_ == nullptr) {
+  if (origin_ == nullptr) {
     std::free(base_);
     return;
   }
-  const ibv_parent_domain_init_attr& parent = domain_->parent;
-  parent.free(&domain_->base, parent.pd_context, base_, kDriver | static_cast<uint32_t>(use_));
+  if (origin_->huge_bytes != 0) {
+    ::munmap(base_, origin_->huge_bytes);
+    return;
+  }
+  if (origin_->given != nullptr) {
+    origin_->allocators.free(origin_->given, origin_->allocators.data);
+    return;
+  }
+  const ibv_parent_domain_init_attr& parent = origin_->domain->parent;
+  parent.free(&origin_->domain->base, parent.pd_context, base_,
+              kDriver | static_cast<uint32_t>(origin_->use));
 }
 
 bool QueueMemory::allocate(const MemorySource& source, size_t bytes, size_t alignment, MemoryUse use) {
-  use_ = use;
   bytes_ = bytes;
-  if (source.domain != nullptr) {
-    const ibv_parent_domain_init_attr& parent = source.domain->parent;
-    void* given = parent.alloc(&source.domain->base, parent.pd_context, bytes, alignment,
-                               kDriver | static_cast<uint32_t>(use));
-    if (given != IBV_ALLOCATOR_USE_DEFAULT) {
-      domain_ = source.domain;
-      base_ = static_cast<std::byte*>(given);
-      return base_ != nullptr;
-    }
+  if (!source.is_heap() || wish(use) != Wish::kHeap) {
+    origin_.reset(new (std::nothrow) Origin{.use = use});
+    if (origin_ == nullptr) return false;
+    const Given given = allocate_elsewhere(source, alignment);
+    if (given != Given::kNone) return given == Given::kMemory;
+    origin_.reset();
   }
-  // These are told nothing of alignment.
-  if (source.allocators.alloc != nullptr) {
-    allocators_ = source.allocators;
-    given_ = allocators_.alloc(bytes + alignment - 1, allocators_.data);
-    const uintptr_t start = reinterpret_cast<uintptr_t>(given_);
-    base_ = reinterpret_cast<std::byte*>((start + alignment - 1) / alignment * alignment);
-    if (given_ != nullptr) return true;
-  }
-  const Wish wished = wish(use);
-  const bool huge = wished == Wish::kHuge || wished == Wish::kHugeOrHeap;
-  if (huge && map_huge(bytes)) return true;
-  // No program here can tell how pages lie in the machine's memory.
-  if (wished == Wish::kHuge || wished == Wish::kContiguous) return false;
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, bytes) != 0) return false;
   base_ = static_cast<std::byte*>(memory);
   return true;
 }
 
-bool QueueMemory::map_huge(size_t bytes) {
-  const size_t mapped = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+QueueMemory::Given QueueMemory::allocate_elsewhere(const MemorySource& source, size_t alignment) {
+  if (source.domain != nullptr) {
+    const ibv_parent_domain_init_attr& parent = source.domain->parent;
+    void* given = parent.alloc(&source.domain->base, parent.pd_context, bytes_, alignment,
+                               kDriver | static_cast<uint32_t>(origin_->use));
+    if (given != IBV_ALLOCATOR_USE_DEFAULT) {
+      origin_->domain = source.domain;
+      base_ = static_cast<std::byte*>(given);
+      return base_ != nullptr ? Given::kMemory : Given::kRefused;
+    }
+  }
+  // These are told nothing of alignment.
+  if (source.allocators.alloc != nullptr) {
+    origin_->allocators = source.allocators;
+    origin_->given = source.allocators.alloc(bytes_ + alignment - 1, source.allocators.data);
+    const uintptr_t start = reinterpret_cast<uintptr_t>(origin_->given);
+    base_ = reinterpret_cast<std::byte*>((start + alignment - 1) / alignment * alignment);
+    if (origin_->given != nullptr) return Given::kMemory;
+  }
+  return allocate_by_wish();
+}
+
+QueueMemory::Given QueueMemory::allocate_by_wish() {
+  const Wish wished = wish(origin_->use);
+  const bool huge = wished == Wish::kHuge || wished == Wish::kHugeOrHeap;
+  if (huge && map_huge()) return Given::kMemory;
+  // No program here can tell how pages lie in the machine's memory.
+  return wished == Wish::kHuge || wished == Wish::kContiguous ? Given::kRefused : Given::kNone;
+}
+
+bool QueueMemory::map_huge() {
+  const size_t mapped = (bytes_ + kHugePage - 1) / kHugePage * kHugePage;
   void* memory =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
   if (memory == MAP_FAILED) return false;
   base_ = static_cast<std::byte*>(memory);
-  huge_bytes_ = mapped;
+  origin_->huge_bytes = mapped;
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "lib/ibverbs/provider.h"
@@ -37,11 +38,7 @@ class QueueMemory {
   QueueMemory& operator=(QueueMemory&& other) noexcept {
     std::swap(base_, other.base_);
     std::swap(bytes_, other.bytes_);
-    std::swap(use_, other.use_);
-    std::swap(domain_, other.domain_);
-    std::swap(allocators_, other.allocators_);
-    std::swap(given_, other.given_);
-    std::swap(huge_bytes_, other.huge_bytes_);
+    std::swap(origin_, other.origin_);
     return *this;
   }
   ~QueueMemory();
@@ -52,15 +49,22 @@ class QueueMemory {
   size_t bytes() const { return bytes_; }
 
  private:
-  bool map_huge(size_t bytes);
+  /// Of memory that is not from the heap.
+  struct Origin {
+    MemoryUse use{};
+    verbs::ProtectionDomain* domain = nullptr;  ///< whose allocator it came from
+    mlx5dv_ctx_allocators allocators{};         ///< or those of a context
+    void* given = nullptr;                      ///< what they gave
+    size_t huge_bytes = 0;                      ///< or mapped in huge pages
+  };
+  enum class Given : uint8_t { kMemory, kNone, kRefused };
+  Given allocate_elsewhere(const MemorySource& source, size_t alignment);
+  Given allocate_by_wish();
+  bool map_huge();
 
   std::byte* base_ = nullptr;
   size_t bytes_ = 0;
-  MemoryUse use_{};
-  verbs::ProtectionDomain* domain_ = nullptr;  ///< whose allocator it came from
-  mlx5dv_ctx_allocators allocators_{};         ///< or those of a context
-  void* given_ = nullptr;                      ///< what they gave
-  size_t huge_bytes_ = 0;                      ///< mapped in huge pages; 0: not so
+  std::unique_ptr<Origin> origin_;  ///< nullptr: the heap
 };
 
 /// The two words through which queue positions are told to the device: beside the queue's state, unless the
