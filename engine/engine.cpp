@@ -463,6 +463,9 @@ bool Engine::on_segment(wire::Channel& from, const wire::Segment& segment, wire:
       qp->requester().on_reply(from, segment, payload);
     return false;
   }
+  // Datagrams may be for another port: their receiver looks at that first.
+  if (qp && segment.transport != wire::Transport::kUd && qp->drops_foreign(segment)) [[unlikely]]
+    qp = nullptr;
   if (qp && segment.has(wire::kAcknowledges)) qp->requester().on_acknowledgement(from, segment);
   if (qp) return qp->on_request(from, segment, payload, answer);
   return !is_reply(segment.operation) && answer_nobody(from, segment, answer);

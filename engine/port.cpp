@@ -47,7 +47,7 @@ bool is_for(const Port& port, const wire::Segment& segment) {
 
 wire::Channel* find_way(wire::Fabric& fabric, const Port& from, const Place& to) {
   wire::Channel* way = way_of_datagram(fabric, from, to);
-  return way != nullptr && is_behind(*way, from, to) && is_member(*way, from, to) ? way : nullptr;
+  return way != nullptr && is_behind(*way, from, to) ? way : nullptr;
 }
 
 std::string way_obstacle(wire::Fabric& fabric, const Port& from, const Place& to) {

@@ -290,8 +290,11 @@ void QueuePair::take_port() {
 
 void QueuePair::show_port() {
   published_.lid.store(spec_.port->lid, std::memory_order_relaxed);
-  published_.pkey.store(spec_.port->pkey(pkey_index_.load(std::memory_order_relaxed)),
-                        std::memory_order_relaxed);
+  const uint16_t now = spec_.port->pkey(pkey_index_.load(std::memory_order_relaxed));
+  if (now == pkey()) return;
+  published_.pkey.store(now, std::memory_order_relaxed);
+  // Peers that reach into its memory look again.
+  published_.generation.fetch_add(1, std::memory_order_release);
 }
 
 void QueuePair::count(PortCount what) { count_port(engine_.published(), spec_.port->device, what); }

@@ -86,6 +86,13 @@ class QueuePair final : public FrameTarget {
   const QpAttributes& attributes() const { return attributes_; }
   PublishedQp& published() { return published_; }
   PublishedTraffic& traffic() { return traffic_; }
+  /// Whether what has come is of another partition: then it is lost at the port, which counts it.
+  bool drops_foreign(const wire::Segment& segment) {
+    if (same_partition(segment.pkey, pkey())) [[likely]]
+      return false;
+    count(PortCount::kOtherPartition);
+    return true;
+  }
   /// Counts what happens at its port.
   void count(PortCount what);
   /// Headers that every packet of the connection has. With either lock held.

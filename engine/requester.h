@@ -77,6 +77,7 @@ class Requester final : private KeyErrors {
   /// Looks for the peer anew, as a member of that partition.
   void change_partition(uint16_t pkey) {
     peer_.place.pkey = pkey;
+    peer_verified_ = false;
     lose_channel();
   }
   /// The attributes name another path: what the peer may lack goes there.

@@ -93,6 +93,7 @@ void Requester::disconnect() {
     end.transport = wire::Transport::kDc;
     end.dest_qpn = peer_.place.qpn;
     end.src_qpn = qp_.number();
+    end.pkey = peer_.place.pkey;
     end.access_key = peer_.access_key;
     end.connection = peer_.connection;
     end.psn = end.base_psn = next_psn_;

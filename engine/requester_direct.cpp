@@ -61,14 +61,18 @@ inline bool Requester::is_connected_here(const PublishedQp& peer) {
     return false;
   if (dynamic_)
     return peer.transport.load(kRelaxed) == static_cast<uint8_t>(QpType::kDct) &&
-           peer.access_key.load(kRelaxed) == peer_.access_key;
+           peer.access_key.load(kRelaxed) == peer_.access_key &&
+           same_partition(peer_.place.pkey, peer.pkey.load(kRelaxed));
   if (peer.remote_qpn.load(kRelaxed) != qp_.number() ||
       peer.transport.load(kRelaxed) != static_cast<uint8_t>(qp_.type()))
     return false;
-  const uint32_t generation = peer.generation.load(kRelaxed);
+  const uint32_t generation = peer.generation.load(std::memory_order_acquire);
   if (peer_verified_ && generation == peer_generation_) return true;
-  // Both ends must agree on the first sequence number, as every packet would show on a wire.
-  if (peer.first_psn.load(kRelaxed) != first_psn_) return false;
+  // Both ends must agree on the first sequence number, and be of one partition, as every packet would show on
+  // a wire.
+  if (peer.first_psn.load(kRelaxed) != first_psn_ ||
+      !same_partition(peer_.place.pkey, peer.pkey.load(kRelaxed)))
+    return false;
   peer_verified_ = true;
   peer_generation_ = generation;
   return true;

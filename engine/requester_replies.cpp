@@ -41,7 +41,7 @@ void Requester::on_reply(wire::Channel& from, const Segment& segment, wire::Payl
     qp_.note_peer_path(segment);
   if (is_wire_) [[unlikely]] {
     // Packets do not name the queue pair that they come from: their host has to be the peer's.
-    if (!from.is_wire() || segment.source_gid != peer_.place.gid) return;
+    if (!from.is_wire() || segment.source_gid != peer_.place.gid || qp_.drops_foreign(segment)) return;
     if (segment.transport == wire::Transport::kDc &&
         (segment.connection != peer_.connection || segment.src_qpn != peer_.place.qpn))
       return;
@@ -352,8 +352,9 @@ void Requester::change_way() {
 
 void Requester::give_up() {
   if (qp_.has_alternate() && qp_.leave_path()) return;
+  const Port& port = *qp_.spec().port;
   const std::string obstacle =
-      channel_ && !is_wire_ ? "" : way_obstacle(engine_.fabric(), *qp_.spec().port, peer_.place);
+      channel_ && !is_wire_ && !port.is_infiniband() ? "" : way_obstacle(engine_.fabric(), port, peer_.place);
   const std::string silence =
       is_wire_
           ? "the peer host does not answer: packets are lost on the way, or its queue pair is not there, "

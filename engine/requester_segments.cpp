@@ -86,6 +86,7 @@ Segment Requester::make_segment(const Message& message, uint32_t chunk) const {
   segment.service_level = qp_.attributes().path.service_level;
   segment.dest_qpn = peer_.place.qpn;
   segment.src_qpn = qp_.number();
+  segment.pkey = peer_.place.pkey;
   segment.psn = next_psn_;
   segment.base_psn = message.placed || sent_bytes_ == 0 ? ring_psn_ : next_psn_;
   segment.packets =

@@ -100,10 +100,7 @@ const char* Responder::place(const Elements& memory, uint64_t offset, const Segm
 
 bool Responder::answer_datagram(const Segment& segment, wire::Payload& payload) {
   if (!is_for(*qp_.spec().port, segment)) return false;
-  if (qp_.spec().port->is_infiniband() && !same_partition(segment.pkey, qp_.pkey())) {
-    qp_.count(PortCount::kOtherPartition);
-    return false;
-  }
+  if (qp_.drops_foreign(segment)) return false;
   count_arrived(segment);
   if (segment.qkey != qp_.attributes().qkey) return false;
   message_ = Progress{};

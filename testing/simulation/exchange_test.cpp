@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a queue pair answers on an Ethernet wire, packet by packet (IBA chapter 9).
+#include "engine/traffic.h"
 #include "testing/simulation/script.h"
 
 namespace verbatim::simulation {
@@ -46,6 +47,27 @@ TEST(WireRequester, IgnoresAnswersToWhatItNeverSent) {
   s.expect_no_completion();
   s.rx(s.ack(0));
   s.expect_completion(Status::kSuccess);
+}
+
+uint64_t of_other_partitions(Script& s) {
+  return engine::count_of_port(*reinterpret_cast<const engine::Published*>(s.published()), 0,
+                               engine::PortCount::kOtherPartition);
+}
+
+// An Ethernet port has the default P_Key alone, as a full member: limited ones may talk to it.
+TEST(WireRequester, IgnoresAnswersOfOtherPartitions) {
+  Script s(QpType::kRc);
+  s.post(s.work(Opcode::kSend, 10));
+  s.expect(Operation::kSend, 0);
+  Segment answer = s.ack(0);
+  answer.pkey = 0x8001;
+  s.rx(answer);
+  s.expect_no_completion();
+  EXPECT_EQ(1u, of_other_partitions(s));
+  answer.pkey = 0x7fff;
+  s.rx(answer);
+  s.expect_completion(Status::kSuccess);
+  EXPECT_EQ(1u, of_other_partitions(s));
 }
 
 TEST(WireRequester, GoesBackToWhatIsMissing) {
@@ -335,6 +357,23 @@ TEST(WireResponder, TakesMessagesPacketByPacket) {
   s.expect_ack(2);
   EXPECT_EQ(2 * kMtu + 10, s.expect_receive().bytes);
   for (uint32_t i = 0; i < 3; i++) EXPECT_EQ(i + 1, s.memory()[32 * 1024 + i * kMtu]);
+}
+
+TEST(WireResponder, DropsRequestsOfOtherPartitions) {
+  Script s(QpType::kRc);
+  s.post_receive(100);
+  Segment request = s.packet(Operation::kSend, 0, kOnly | wire::kAckRequest);
+  for (const uint16_t other : {0x8001, 0x0001, 0x0000, 0x8000}) {
+    request.pkey = other;
+    s.rx(request, 10);
+    s.expect_nothing();
+    s.expect_no_receive();
+  }
+  EXPECT_EQ(4u, of_other_partitions(s));
+  request.pkey = 0x7fff;
+  s.rx(request, 10);
+  s.expect_ack(0);
+  s.expect_receive();
 }
 
 TEST(WireResponder, AcknowledgesWhatComesAgainAndDoesNotTakeIt) {

@@ -124,9 +124,12 @@ TEST(InfinibandPartitions, KeepConnectionsApart) {
       EXPECT_EQ(connect(right, other, left.contact()), 0);
       const bool sends = opcode == IBV_WR_SEND;
       EXPECT_TRUE(!sends || right.receive(0, 64) == 0);
+      const uint32_t dropped = port_of(right).bad_pkey_cntr;
       EXPECT_EQ(left.post(left.request(opcode, 8)), 0);
       const ibv_wc_status status = left.wait_status();
       EXPECT_TRUE(!sends || status != IBV_WC_SUCCESS || right.wait_status() == IBV_WC_SUCCESS);
+      EXPECT_EQ(port_of(right).bad_pkey_cntr != dropped, status != IBV_WC_SUCCESS)
+          << "the receiver counts it";
       return status;
     };
     for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ}) {
@@ -137,6 +140,47 @@ TEST(InfinibandPartitions, KeepConnectionsApart) {
     EXPECT_EQ(outcome(kLimited, kLimited, IBV_WR_RDMA_WRITE), IBV_WC_RETRY_EXC_ERR)
         << "limited members talk to full ones alone";
     EXPECT_EQ(outcome(9, 9, IBV_WR_RDMA_WRITE), IBV_WC_RETRY_EXC_ERR) << "there is nothing in that entry";
+  });
+}
+
+/// An RC queue pair that leaves its partition in the middle of a connection, for the default one.
+void leave_partition(Endpoint& self) {
+  EXPECT_EQ(self.move(IBV_QPS_SQD), 0);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_SQD;
+  EXPECT_EQ(ibv_modify_qp(self.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX), 0);
+}
+
+TEST(InfinibandPartitions, EndConnectionsOfThoseWhoLeave) {
+  with_devices(kPartitions, [] {
+    Traits traits;
+    traits.timeout = traits.retries = 1;
+    for (const Players players : {Players::kOneProcess, Players::kTwoProcesses})
+      for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ})
+        play(
+            players, traits,
+            [=](Endpoint& self) {
+              EXPECT_EQ(connect(self, kFull, self.peer), 0);
+              self.barrier();
+              EXPECT_EQ(self.post(self.request(opcode, 8)), 0);
+              EXPECT_EQ(self.wait_status(), IBV_WC_SUCCESS);
+              self.barrier();
+              self.barrier();  // the peer has left
+              EXPECT_EQ(self.post(self.request(opcode, 8)), 0);
+              EXPECT_EQ(self.wait_status(), IBV_WC_RETRY_EXC_ERR);
+              self.barrier();
+            },
+            [](Endpoint& self) {
+              EXPECT_EQ(connect(self, kFull, self.peer), 0);
+              for (uint64_t id = 0; id < 2; id++) EXPECT_EQ(self.receive(0, 64, id), 0);
+              self.barrier();
+              self.barrier();
+              leave_partition(self);
+              const uint32_t dropped = port_of(self).bad_pkey_cntr;
+              self.barrier();
+              self.barrier();
+              EXPECT_GT(port_of(self).bad_pkey_cntr, dropped);
+            });
   });
 }
 

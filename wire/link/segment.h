@@ -8,6 +8,8 @@
 
 namespace verbatim::wire {
 
+inline constexpr uint16_t kDefaultPkey = 0xffff;
+
 /// Longest message of a connected transport, in bytes: IBA 9.7.1 allows 2^31, a ConnectX takes 2^30.
 inline constexpr uint32_t kMessageBytesMax = 1u << 30;
 /// Pieces of memory one segment may be gathered from or scattered to.
@@ -69,9 +71,9 @@ enum SegmentFlag : uint16_t {
   kCongested = 1 << 9,  ///< came over a wire that was congested (ECN): the sender should be told
   kPassedOn = 1 << 10,  ///< a packet from a wire that came to the wrong process of this host first
   kFrame = 1 << 11,  ///< the payload is an Ethernet frame, for whoever has a rule for it; with transport kUd
-  kAddressed = 1 << 12,  ///< its GIDs and the rest of its address are set, for who captures packets
-  kRelayed = 1 << 13,    ///< transport kXrc: passed on to the process of the shared receive queue
-  kRepeated = 1 << 14,   ///< a further copy of what goes to a group: who captures packets has seen it
+  kAddressed = 1 << 12,   ///< its GIDs and the rest of its address are set, for who captures packets
+  kRelayed = 1 << 13,     ///< transport kXrc: passed on to the process of the shared receive queue
+  kRepeated = 1 << 14,    ///< a further copy of what goes to a group: who captures packets has seen it
   kMayMigrate = 1 << 15,  ///< BTH.MigReq is 0: its sender has an alternate path, and has not gone over to it
 };
 
@@ -108,7 +110,7 @@ struct Segment {
   uint8_t syndrome = 0;  ///< kAck, kAtomicResponse, last kReadResponse
   uint8_t service_level = 0;
   uint16_t flags = 0;
-  uint16_t pkey = 0xffff;
+  uint16_t pkey = kDefaultPkey;
   uint32_t dest_qpn = 0;
   uint32_t src_qpn = 0;
   uint32_t psn = 0;       ///< of its first packet

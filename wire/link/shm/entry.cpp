@@ -64,7 +64,8 @@ uint8_t needed_form(Operation operation, Transport transport) {
 }  // namespace
 
 uint8_t form_of(const Segment& segment) {
-  const bool sequence = segment.base_psn != segment.psn || segment.packets != 1;
+  const bool sequence =
+      segment.base_psn != segment.psn || segment.packets != 1 || segment.pkey != kDefaultPkey;
   const bool addressed = segment.has(kPassedOn);
   return static_cast<uint8_t>((sequence ? kHasSequence : 0) | (addressed ? kHasDatagram : 0) |
                               needed_form(segment.operation, segment.transport));
@@ -88,7 +89,8 @@ void write_head(const Segment& s, uint8_t form, uint16_t slots, std::byte* at) {
   header->immediate = is_answer(s.operation) ? s.msn : s.has(kAcknowledges) ? s.ack_psn : s.immediate;
   if (!(form & kExtensions)) return;
   at += sizeof *header;
-  if (form & kHasSequence) put(at, SequenceExt{s.base_psn, s.packets, {0, 0}});
+  if (form & kHasSequence)
+    put(at, SequenceExt{s.base_psn, s.packets, static_cast<uint16_t>(s.pkey ^ kDefaultPkey), {}});
   if (form & kHasRemote) put(at, RemoteExt{s.remote_address, s.rkey, s.total_length});
   if (form & kHasAtomic) put(at, AtomicExt{s.swap_or_add, s.compare});
   if (form & kHasDatagram)
@@ -114,7 +116,7 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
   s.flags = header.flags;
   s.syndrome = header.syndrome;
   s.service_level = header.service_level;
-  s.pkey = 0xffff;
+  s.pkey = kDefaultPkey;
   s.dest_qpn = header.dest_qpn & 0xffffff;
   const bool nameless =
       s.transport == Transport::kRc || s.transport == Transport::kUc || s.transport == Transport::kXrc;
@@ -129,6 +131,7 @@ bool read_head(const EntryHeader& header, const std::byte* at, Segment& s) {
     const auto ext = take<SequenceExt>(at);
     s.base_psn = ext.base_psn & kPsnMask;
     s.packets = ext.packets;
+    s.pkey = ext.other_pkey ^ kDefaultPkey;
   }
   if (header.form & kHasRemote) {
     const auto ext = take<RemoteExt>(at);

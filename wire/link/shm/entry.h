@@ -44,7 +44,9 @@ inline constexpr uint8_t kExtensions =
     kHasSharedQueue | kHasSequence | kHasRemote | kHasAtomic | kHasDatagram | kHasConnection;
 
 struct SequenceExt {
-  uint32_t base_psn, packets, reserved[2];
+  uint32_t base_psn, packets;
+  uint16_t other_pkey;  ///< its bits that are not the default's
+  uint16_t reserved[3];
 };
 struct RemoteExt {
   uint64_t address;

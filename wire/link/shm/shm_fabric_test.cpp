@@ -43,6 +43,7 @@ Segment full_segment(Operation operation, Transport transport) {
   s.src_qpn = 0x654321;
   s.psn = 0xfffffe;
   s.base_psn = 0xfffff0;
+  s.pkey = 0x8002;
   s.packets = 77;
   s.immediate = 0xdeadbeef;
   s.msn = 0x00badc;
@@ -85,6 +86,7 @@ TEST_F(ShmLink, EveryKindOfSegmentArrivesWithItsFields) {
       EXPECT_EQ(s.src_qpn, got.src_qpn);
       EXPECT_EQ(s.psn, got.psn);
       EXPECT_EQ(s.base_psn, got.base_psn);
+      EXPECT_EQ(s.pkey, got.pkey);
       EXPECT_EQ(s.packets, got.packets);
       const bool answer = s.operation == Operation::kAck || s.operation == Operation::kReadResponse ||
                           s.operation == Operation::kAtomicResponse;
