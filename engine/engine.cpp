@@ -19,6 +19,7 @@ namespace {
 constexpr uint32_t kArrivalsPerProgress = 256;
 constexpr uint32_t kAcksHeldBack = 32;    ///< messages that one acknowledgement may wait for
 constexpr uint32_t kAckLooks = 16;        ///< empty looks that one which nobody asked for waits
+constexpr uint64_t kAnswerNs = 200'000;   ///< and one that the program's answer is to take along
 constexpr uint64_t kTickNs = 50'000'000;  ///< how late a coarse timer may be noticed
 constexpr uint32_t kPollsBeforeGivingWay = 32;
 constexpr uint32_t kMulticastQpn = 0xffffff;
@@ -204,13 +205,19 @@ bool Engine::owed_is_due(bool arrived, bool patient) {
   if (owed_when_ == Owed::kAtOnce || owed_ >= kAcksHeldBack) return true;
   if (arrived) owed_looks_ = 0;
   if (fabric_.pending()) return false;
+  if (owed_when_ == Owed::kAnswer && !patient) {
+    const uint64_t now = clock_.now_ns();
+    if (answer_until_ns_ == 0) answer_until_ns_ = now + kAnswerNs;
+    return now >= answer_until_ns_;
+  }
   if (owed_when_ == Owed::kSoon || !patient) return true;
-  return owed_when_ == Owed::kNextLook ? !arrived : ++owed_looks_ >= kAckLooks;
+  return owed_when_ == Owed::kLater ? ++owed_looks_ >= kAckLooks : !arrived;
 }
 
 uint32_t Engine::progress_locked(bool patient) {
-  looks_.store(looks() + 1, std::memory_order_relaxed);
   uint32_t done = fabric_.poll(*this, kArrivalsPerProgress);
+  // The engine thread finds nothing again and again while the program makes its answer.
+  if (patient || done > 0) looks_.store(looks() + 1, std::memory_order_relaxed);
   if (any_owers_.load(std::memory_order_relaxed) && owed_is_due(done > 0, patient)) done += send_owed();
   if (any_ready_.load(std::memory_order_acquire)) done += run_ready();
   if (any_errored_.load(std::memory_order_relaxed)) flush_errored();
@@ -224,7 +231,10 @@ uint32_t Engine::progress_locked(bool patient) {
 
 uint64_t Engine::step(uint64_t now_ns) {
   std::lock_guard<SpinLock> hold(progress_lock_);
-  return progress_locked(false) > 0 ? now_ns : tick_locked(now_ns);
+  if (progress_locked(false) > 0) return now_ns;
+  const uint64_t next = tick_locked(now_ns);
+  const bool awaits_answer = any_owers_.load(std::memory_order_relaxed) && owed_when_ == Owed::kAnswer;
+  return awaits_answer ? std::min(next, answer_until_ns_) : next;
 }
 
 uint64_t Engine::tick(uint64_t now_ns) {
@@ -335,6 +345,7 @@ uint32_t Engine::run_ready() {
 void Engine::owe_ack(Responder& responder, Owed when) {
   owed_++;
   owed_when_ = std::max(owed_when_, when);
+  answer_until_ns_ = 0;
   if (responder.owing) return;
   responder.owing = true;
   owers_.push_back(&responder);

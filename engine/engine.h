@@ -175,7 +175,8 @@ class Engine final : public wire::Receiver {
   /// Receive requests posted to it from now on are flushed.
   void note_errored(QueuePair& qp);
   enum class Owed : uint8_t {
-    kLater,     ///< when some have gathered, or nothing else arrives for a while
+    kLater,   ///< when some have gathered, or nothing else arrives for a while
+    kAnswer,  ///< as the next, and where the engine thread looks, in a while: the program looks at its memory
     kNextLook,  ///< when the next look finds nothing, unless the program's answer takes it along before
     kSoon,      ///< when all that has arrived is dealt with
     kAtOnce,    ///< a response or refusal
@@ -251,6 +252,8 @@ class Engine final : public wire::Receiver {
   uint32_t owed_ = 0;        ///< how many messages
   uint32_t owed_looks_ = 0;  ///< empty looks since the last of them
   Owed owed_when_ = Owed::kLater;
+  uint64_t answer_until_ns_ =
+      0;                   ///< how long the engine thread waits for an answer; 0: from its next look on
   SpinLock leaving_lock_;  ///< held while they are sent; before the locks of responders
   std::vector<QueuePair*> errored_;
   std::vector<QueuePair*> running_;  ///< the list being run; progress_lock_

@@ -156,6 +156,7 @@ void Responder::owe(const Segment& segment) {
   if (ack_due_ || !responses_.empty())
     engine_.owe_ack(*this, !responses_.empty() || (due_syndrome_ & 0x60) != 0 ? Engine::Owed::kAtOnce
                            : !segment.has(wire::kAckRequest)                  ? Engine::Owed::kLater
+                           : habit_.expects_answer() && is_wire_              ? Engine::Owed::kAnswer
                            : habit_.expects_answer()                          ? Engine::Owed::kNextLook
                                                                               : Engine::Owed::kSoon);
 }

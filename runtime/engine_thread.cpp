@@ -165,7 +165,7 @@ void EngineThread::note_waiter(bool begins) {
 // Who hears the wire while this thread sleeps. Threads that wait again and again are not to wake it each
 // time.
 EngineThread::Wire EngineThread::leave_wire_to_waiters(uint64_t& until_ns, uint64_t now_ns) {
-  if (program_takes_packets()) {
+  if (program_takes_packets() && !absent_.holds(now_ns)) {
     until_ns = std::min(until_ns, now_ns + kWireWatchNs);
     return Wire::kLeave;
   }
@@ -192,7 +192,8 @@ bool EngineThread::rest(uint64_t next_ns, uint64_t now_ns) {
     fabric_.want_wake(true);
   }
   const Wire wire = leave_wire_to_waiters(next_ns, now_ns);
-  const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, wire);
+  const bool called = fabric_.pending() || udp_.busy() || sleep(next_ns, now_ns, wire) ||
+                      (wire == Wire::kLeave && packets_wait());
   relies_on_waiters_.store(false, std::memory_order_relaxed);
   relies_on_wakes_.store(false, std::memory_order_relaxed);
   return called;

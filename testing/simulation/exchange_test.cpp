@@ -410,6 +410,41 @@ TEST(WireResponder, OwesAnAcknowledgementBeforeTheProgramCanKnow) {
   EXPECT_FALSE(s.qp().responder().may_owe());
 }
 
+// Programs that wait for bytes in their memory: only the engine thread looks for packets.
+TEST(WireResponder, LetsAnswersTakeAcknowledgementsAlong) {
+  Script s(QpType::kRc);
+  uint32_t n = 0;
+  const auto comes = [&] {
+    s.post_receive(100);
+    s.rx(s.packet(Operation::kSend, n, kOnly | wire::kAckRequest), 10);
+  };
+  const auto answered = [&] {
+    s.expect_ack(n);
+    s.expect(Operation::kSend, n);
+    s.rx(s.ack(n++));
+  };
+  for (int i = 0; i < 3; i++) {
+    comes();
+    EXPECT_EQ(1u, s.sent());
+    s.post(s.work(Opcode::kSend, 10));
+    answered();
+  }
+  for (int i = 0; i < 2; i++) {
+    comes();
+    s.expect_nothing();
+    s.post(s.work(Opcode::kSend, 10));
+    answered();
+  }
+  comes();
+  s.expect_nothing();
+  s.pass(100'000);
+  s.expect_nothing();
+  s.pass(150'000);
+  s.expect_ack(n++);  // no answer came
+  comes();
+  s.expect_ack(n);
+}
+
 TEST(AnswerHabit, ThreeAnswersInARowMakeOne) {
   engine::AnswerHabit habit;
   for (uint32_t look = 1; look <= 3; look++) {

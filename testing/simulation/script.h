@@ -184,6 +184,7 @@ class Script : public wire::Fabric,
     EXPECT_EQ(syndrome, expect(wire::Operation::kAck, n).syndrome);
   }
   void expect_nothing() { EXPECT_EQ(0u, sent_.size()); }
+  size_t sent() const { return sent_.size(); }
   void forget_sent() { sent_.clear(); }
   const wire::Segment& last_sent() const { return sent_.back(); }
   /// The oldest send completion that nobody has looked at.
