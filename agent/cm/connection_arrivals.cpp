@@ -334,6 +334,7 @@ void Connections::on(const Arrival& arrival, const roce::MadHeader& header, cons
     case Phase::kRepReceived:
     case Phase::kEstablished:
       stop(*found);
+      forget_qpn(*found);  // the peer may use it for something new, however long this end takes to answer
       c.phase = Phase::kDreqReceived;
       if (found->owner == 0) (void)disconnect(c.local_comm_id);
       return tell(*found, {.kind = Happening::Kind::kDisconnected});

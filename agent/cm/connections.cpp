@@ -77,7 +77,8 @@ Connections::RemoteKey Connections::remote_key(const Connection& connection, uin
 void Connections::index(const Entry& entry) {
   const Connection& c = entry.connection;
   if (c.remote_comm_id != 0) by_remote_id_[remote_key(c, c.remote_comm_id)] = c.local_comm_id;
-  if (c.remote_qpn != 0) by_remote_qpn_[remote_key(c, c.remote_qpn)] = c.local_comm_id;
+  const bool ended = c.phase == Phase::kDreqReceived || c.phase == Phase::kTimewait;
+  if (c.remote_qpn != 0 && !ended) by_remote_qpn_[remote_key(c, c.remote_qpn)] = c.local_comm_id;
 }
 
 void Connections::forget_qpn(const Entry& entry) {

@@ -324,6 +324,23 @@ TEST_F(ExchangeTest, AForgottenConnectionIsStale) {
   EXPECT_EQ(uint32_t{RDMA_CM_EVENT_CONNECT_REQUEST}, server_.type());
 }
 
+TEST_F(ExchangeTest, AQueuePairIsFreeAgainWhenItsHostHasDisconnected) {
+  connect();
+  ASSERT_EQ(0, server_.run(child_, Do::kDisconnect));
+  world_.settle();
+  ASSERT_EQ(uint32_t{RDMA_CM_EVENT_DISCONNECTED}, client_.type());
+  // The client is in no hurry to answer. Meanwhile the server has another connection with the same queue
+  // pair.
+  Program again(world_, world_.a);
+  const uint32_t id = again.routed(RDMA_PS_TCP, ip("10.0.0.2", 7000));
+  ASSERT_EQ(0, again.connect(id, "", 0x101));
+  world_.settle();
+  take_request();
+  ASSERT_EQ(0, server_.accept(child_));
+  world_.settle();
+  EXPECT_EQ(uint32_t{RDMA_CM_EVENT_CONNECT_RESPONSE}, again.type());
+}
+
 TEST_F(ExchangeTest, StrangersChangeNothing) {
   connect();
   roce::cm::Dreq dreq;
