@@ -28,13 +28,16 @@ asm(R"(
     .text
     .p2align 6
     .hidden verbatim_guarded_begin, verbatim_guarded_end, verbatim_guarded_fault
-    .hidden verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap, verbatim_guarded_fold
+    .hidden verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap
+    .hidden verbatim_guarded_fold_wide, verbatim_guarded_fold_double
     .globl verbatim_guarded_begin, verbatim_guarded_end, verbatim_guarded_fault
-    .globl verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap, verbatim_guarded_fold
+    .globl verbatim_guarded_copy, verbatim_guarded_add, verbatim_guarded_swap
+    .globl verbatim_guarded_fold_wide, verbatim_guarded_fold_double
     .type verbatim_guarded_copy, @function
     .type verbatim_guarded_add, @function
     .type verbatim_guarded_swap, @function
-    .type verbatim_guarded_fold, @function
+    .type verbatim_guarded_fold_wide, @function
+    .type verbatim_guarded_fold_double, @function
 verbatim_guarded_begin:
 verbatim_guarded_copy:                      # (to rdi, from rsi, length rdx) -> 1
     cmp     $16, %rdx
@@ -118,7 +121,7 @@ verbatim_guarded_swap:                      # (word rdi, compare rsi, swap rdx, 
     mov     %rax, (%rcx)
     mov     $1, %eax
     ret
-verbatim_guarded_fold:                      # (to rdi, from rsi, blocks rdx, sums rcx) -> 1
+verbatim_guarded_fold_wide:                 # (to rdi, from rsi, blocks rdx, sums rcx) -> 1
     vmovdqa64 256(%rcx), %zmm4
     vmovd   320(%rcx), %xmm5
     vmovdqu64 (%rsi), %zmm0
@@ -162,6 +165,54 @@ verbatim_guarded_fold:                      # (to rdi, from rsi, blocks rdx, sum
     vzeroupper
     mov     $1, %eax
     ret
+verbatim_guarded_fold_double:               # the same by blocks of 128 bytes
+    vmovdqa 256(%rcx), %ymm4
+    vmovd   320(%rcx), %xmm5
+    vmovdqu (%rsi), %ymm0
+    vmovdqu 32(%rsi), %ymm1
+    vmovdqu 64(%rsi), %ymm2
+    vmovdqu 96(%rsi), %ymm3
+    vmovdqu %ymm0, (%rdi)
+    vmovdqu %ymm1, 32(%rdi)
+    vmovdqu %ymm2, 64(%rdi)
+    vmovdqu %ymm3, 96(%rdi)
+    vpxor   %ymm5, %ymm0, %ymm0
+    jmp     1f
+0:  vmovdqu (%rsi), %ymm8
+    vmovdqu 32(%rsi), %ymm9
+    vmovdqu 64(%rsi), %ymm10
+    vmovdqu 96(%rsi), %ymm11
+    vmovdqu %ymm8, (%rdi)
+    vmovdqu %ymm9, 32(%rdi)
+    vmovdqu %ymm10, 64(%rdi)
+    vmovdqu %ymm11, 96(%rdi)
+    vpclmulqdq $0x00, %ymm4, %ymm0, %ymm12
+    vpclmulqdq $0x11, %ymm4, %ymm0, %ymm0
+    vpclmulqdq $0x00, %ymm4, %ymm1, %ymm13
+    vpclmulqdq $0x11, %ymm4, %ymm1, %ymm1
+    vpclmulqdq $0x00, %ymm4, %ymm2, %ymm14
+    vpclmulqdq $0x11, %ymm4, %ymm2, %ymm2
+    vpclmulqdq $0x00, %ymm4, %ymm3, %ymm15
+    vpclmulqdq $0x11, %ymm4, %ymm3, %ymm3
+    vpxor   %ymm8, %ymm12, %ymm12
+    vpxor   %ymm9, %ymm13, %ymm13
+    vpxor   %ymm10, %ymm14, %ymm14
+    vpxor   %ymm11, %ymm15, %ymm15
+    vpxor   %ymm12, %ymm0, %ymm0
+    vpxor   %ymm13, %ymm1, %ymm1
+    vpxor   %ymm14, %ymm2, %ymm2
+    vpxor   %ymm15, %ymm3, %ymm3
+1:  add     $128, %rsi
+    add     $128, %rdi
+    dec     %rdx
+    jne     0b
+    vmovdqa %ymm0, (%rcx)
+    vmovdqa %ymm1, 64(%rcx)
+    vmovdqa %ymm2, 128(%rcx)
+    vmovdqa %ymm3, 192(%rcx)
+    vzeroupper
+    mov     $1, %eax
+    ret
 verbatim_guarded_end:
 verbatim_guarded_fault:
     cld
@@ -175,7 +226,8 @@ extern const char verbatim_guarded_begin[], verbatim_guarded_end[], verbatim_gua
 int verbatim_guarded_copy(void* to, const void* from, size_t length);
 int verbatim_guarded_add(uint64_t* word, uint64_t add, uint64_t* old);
 int verbatim_guarded_swap(uint64_t* word, uint64_t compare, uint64_t swap, uint64_t* old);
-int verbatim_guarded_fold(void* to, const void* from, size_t blocks, verbatim::FoldedSums* sums);
+int verbatim_guarded_fold_wide(void* to, const void* from, size_t blocks, verbatim::FoldedSums* sums);
+int verbatim_guarded_fold_double(void* to, const void* from, size_t blocks, verbatim::FoldedSums* sums);
 }
 #endif
 
@@ -334,8 +386,12 @@ bool fault_copy(void* to, const void* from, size_t length) {
 }
 
 #if defined(__x86_64__)
-bool fault_copy_folding(void* to, const void* from, size_t blocks, FoldedSums& sums) {
-  return verbatim_guarded_fold(to, from, blocks, &sums) != 0;
+bool fault_copy_folding_wide(void* to, const void* from, size_t blocks, FoldedSums& sums) {
+  return verbatim_guarded_fold_wide(to, from, blocks, &sums) != 0;
+}
+
+bool fault_copy_folding_double(void* to, const void* from, size_t blocks, FoldedSums& sums) {
+  return verbatim_guarded_fold_double(to, from, blocks, &sums) != 0;
 }
 #endif
 

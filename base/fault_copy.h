@@ -34,16 +34,19 @@ bool sees_faults_first();
 bool fault_copy(void* to, const void* from, size_t length);
 
 #if defined(__x86_64__)
-/// Four polynomials of 512 bits, each four of 128 bits, and the two factors that move such a one on.
+/// Four polynomials of as many times 128 bits as a register holds, and the two factors that move such a one
+/// on.
 struct alignas(64) FoldedSums {
   uint8_t sum[4][64];   ///< the result
-  uint8_t factors[64];  ///< the same two, four times
+  uint8_t factors[64];  ///< the same two, for each 128 bits
   uint32_t start;       ///< is added to the first bytes
 };
 /// Copies so many blocks of 256 bytes, 1 at least, and adds them up on the way: the sums are multiplied by
 /// the factors before each block but the first (wire/format/crc32_x86.cpp). For processors with AVX-512 and
 /// VPCLMULQDQ, and only where `fault_guard_works`.
-bool fault_copy_folding(void* to, const void* from, size_t blocks, FoldedSums& sums);
+bool fault_copy_folding_wide(void* to, const void* from, size_t blocks, FoldedSums& sums);
+/// The same by blocks of 128 bytes, for processors with AVX2 and VPCLMULQDQ; of each sum half is used.
+bool fault_copy_folding_double(void* to, const void* from, size_t blocks, FoldedSums& sums);
 #endif
 
 /// Adds to / compares and swaps the naturally aligned 64-bit word at `address` atomically; `*old` receives

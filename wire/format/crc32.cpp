@@ -50,20 +50,23 @@ uint32_t update_by_table(uint32_t state, const uint8_t* bytes, size_t count) {
 
 namespace {
 
-using Update = uint32_t (*)(uint32_t, const uint8_t*, size_t);
-
 struct Ways {
-  Crc32Way ways[3];
+  Crc32Way ways[4];
   size_t count = 0;
 
   Ways() {
 #ifdef __x86_64__
-    if (crc32::has_wide_clmul()) ways[count++] = {"vpclmulqdq", crc32::update_by_wide_clmul};
-    if (crc32::has_clmul()) ways[count++] = {"pclmulqdq", crc32::update_by_clmul};
+    if (crc32::has_wide_clmul())
+      ways[count++] = {"vpclmulqdq, AVX-512", crc32::update_by_wide_clmul, crc32::copy_by_wide_clmul};
+    if (crc32::has_double_clmul())
+      ways[count++] = {"vpclmulqdq, AVX2", crc32::update_by_double_clmul, crc32::copy_by_double_clmul};
+    if (crc32::has_clmul()) ways[count++] = {"pclmulqdq", crc32::update_by_clmul, nullptr};
 #endif
-    ways[count++] = {"table", crc32::update_by_table};
+    ways[count++] = {"table", crc32::update_by_table, nullptr};
   }
 };
+
+using Update = decltype(Crc32Way::update);
 
 uint32_t choose_and_update(uint32_t state, const uint8_t* bytes, size_t count);
 
@@ -71,7 +74,7 @@ uint32_t choose_and_update(uint32_t state, const uint8_t* bytes, size_t count);
 constinit std::atomic<Update> chosen{choose_and_update};
 
 uint32_t choose_and_update(uint32_t state, const uint8_t* bytes, size_t count) {
-  const Update update = Ways().ways[0].update;
+  const Update update = crc32_ways()[0].update;
   chosen.store(update, std::memory_order_relaxed);
   return update(state, bytes, count);
 }
@@ -83,12 +86,9 @@ uint32_t crc32_update(uint32_t state, const uint8_t* bytes, size_t count) {
 }
 
 bool crc32_copy(uint32_t& state, void* to, const void* from, size_t count) {
-#ifdef __x86_64__
-  static const bool wide = crc32::has_wide_clmul();
-  if (count >= crc32::kWideCopyMin && wide && fault_guard_works())
-    return crc32::copy_by_wide_clmul(state, static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from),
-                                     count);
-#endif
+  static const auto copy = crc32_ways()[0].copy;
+  if (copy != nullptr && count >= kCrc32CopyMin && fault_guard_works())
+    return copy(state, static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), count);
   if (!fault_copy(to, from, count)) return false;
   state = crc32_update(state, static_cast<const uint8_t*>(to), count);
   return true;

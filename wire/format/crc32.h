@@ -2,7 +2,7 @@
 #pragma once
 
 // The CRC of Ethernet and zlib (polynomial 0x04c11db7, least significant bit first), with the fastest
-// instructions of this processor: carry-less multiplications of 512 or 128 bits, or tables.
+// instructions of this processor: carry-less multiplications of 512, 256 or 128 bits, or tables.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,10 +23,15 @@ inline uint32_t crc32_update(uint32_t state, std::span<const uint8_t> bytes) {
 /// may have been copied, and the state says nothing.
 bool crc32_copy(uint32_t& state, void* to, const void* from, size_t count);
 
+/// Less than this is copied first.
+constexpr size_t kCrc32CopyMin = 512;
+
 /// A way to compute it that works on this processor.
 struct Crc32Way {
   const char* name;
   uint32_t (*update)(uint32_t state, const uint8_t* bytes, size_t count);
+  /// Of kCrc32CopyMin bytes and more, in one pass and where `fault_guard_works`; null: there is none.
+  bool (*copy)(uint32_t& state, uint8_t* to, const uint8_t* from, size_t count);
 };
 /// All of them, the fastest first.
 std::span<const Crc32Way> crc32_ways();

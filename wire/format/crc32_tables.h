@@ -43,11 +43,13 @@ uint32_t update_by_table(uint32_t state, const uint8_t* bytes, size_t count);
 #ifdef __x86_64__
 /// Whether this processor has what they need.
 bool has_clmul();
+bool has_double_clmul();
 bool has_wide_clmul();
 uint32_t update_by_clmul(uint32_t state, const uint8_t* bytes, size_t count);
+uint32_t update_by_double_clmul(uint32_t state, const uint8_t* bytes, size_t count);
 uint32_t update_by_wide_clmul(uint32_t state, const uint8_t* bytes, size_t count);
-/// As crc32_copy; of as much as this, and where `fault_guard_works`.
-constexpr size_t kWideCopyMin = 512;
+/// As Crc32Way::copy.
+bool copy_by_double_clmul(uint32_t& state, uint8_t* to, const uint8_t* from, size_t count);
 bool copy_by_wide_clmul(uint32_t& state, uint8_t* to, const uint8_t* from, size_t count);
 #endif
 

@@ -77,6 +77,23 @@ TEST(Crc32, IsComputedWhileBytesAreCopied) {
   }
 }
 
+TEST(Crc32, IsTheSameInEveryWayToCopy) {
+  install_fault_guard();
+  ASSERT_TRUE(fault_guard_works());
+  const auto bytes = some_bytes(3000);
+  std::vector<uint8_t> copy(3000);
+  for (const Crc32Way& way : crc32_ways())
+    for (size_t count = kCrc32CopyMin; way.copy != nullptr && count < 2900; count += count < 1100 ? 1 : 37) {
+      const auto part = std::span(bytes).subspan(count % 13, count);
+      uint32_t state = 0x12345678;
+      std::fill(copy.begin(), copy.end(), 0xa5);
+      ASSERT_TRUE(way.copy(state, copy.data() + 28, part.data(), count)) << way.name;
+      ASSERT_EQ(state, slow_update(0x12345678, part)) << way.name << ' ' << count;
+      ASSERT_TRUE(std::equal(part.begin(), part.end(), copy.begin() + 28)) << way.name << ' ' << count;
+      ASSERT_EQ(copy[28 + count], 0xa5) << way.name << ' ' << count;
+    }
+}
+
 TEST(Crc32, CopiesOnlyWhatIsThere) {
   install_fault_guard();
   constexpr size_t kPage = 4096;
@@ -89,6 +106,10 @@ TEST(Crc32, CopiesOnlyWhatIsThere) {
   for (const size_t there : {0u, 1u, 100u, 256u, 300u, 600u, 1024u, 4000u}) {
     EXPECT_FALSE(crc32_copy(state, good.data(), area + kPage - there, kPage)) << there;
     EXPECT_FALSE(crc32_copy(state, area + kPage - there, good.data(), kPage)) << there;
+    for (const Crc32Way& way : crc32_ways()) {
+      if (way.copy == nullptr) continue;
+      EXPECT_FALSE(way.copy(state, good.data(), area + kPage - there, kPage)) << way.name << ' ' << there;
+    }
   }
   EXPECT_TRUE(crc32_copy(state, good.data(), area, kPage));
   munmap(area, kPage);

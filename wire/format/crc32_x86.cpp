@@ -16,6 +16,7 @@
 #include "wire/format/crc32_tables.h"
 
 #define VERBATIM_CLMUL __attribute__((target("pclmul,sse4.1,ssse3")))
+#define VERBATIM_DOUBLE_CLMUL __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.1,ssse3")))
 #define VERBATIM_WIDE_CLMUL \
   __attribute__((target("avx512f,avx512vl,avx512bw,vpclmulqdq,pclmul,sse4.1,ssse3")))
 
@@ -79,6 +80,31 @@ VERBATIM_CLMUL inline uint32_t finish(__m128i x, const uint8_t* bytes, size_t co
   return reduce(x);
 }
 
+VERBATIM_DOUBLE_CLMUL inline __m256i load_double(const uint8_t* bytes) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes));
+}
+
+/// fold(x) ^ next
+template <unsigned kBits>
+VERBATIM_DOUBLE_CLMUL inline __m256i fold_onto(__m256i x, __m256i next) {
+  const __m256i k = _mm256_broadcastsi128_si256(_mm_set_epi64x(Fold<kBits>::kSecond, Fold<kBits>::kFirst));
+  const __m256i products =
+      _mm256_xor_si256(_mm256_clmulepi64_epi128(x, k, 0x00), _mm256_clmulepi64_epi128(x, k, 0x11));
+  return _mm256_xor_si256(products, next);
+}
+
+/// From registers that follow each other.
+VERBATIM_DOUBLE_CLMUL inline __m256i join(__m256i x, __m256i y, __m256i z, __m256i w) {
+  return fold_onto<256>(fold_onto<256>(fold_onto<256>(x, y), z), w);
+}
+
+/// The rest of a buffer, of which 32 bytes or more are in x already.
+VERBATIM_DOUBLE_CLMUL inline uint32_t finish_double(__m256i x, const uint8_t* bytes, size_t count) {
+  for (; count >= 32; bytes += 32, count -= 32) x = fold_onto<256>(x, load_double(bytes));
+  return finish(_mm_xor_si128(fold<128>(_mm256_castsi256_si128(x)), _mm256_extracti128_si256(x, 1)), bytes,
+                count);
+}
+
 VERBATIM_WIDE_CLMUL inline __m512i load_wide(const uint8_t* bytes) { return _mm512_loadu_si512(bytes); }
 
 // The masked forms of intrinsics, all bits set, are free of GCC 12's warnings about its own headers.
@@ -111,12 +137,28 @@ VERBATIM_WIDE_CLMUL inline uint32_t finish_wide(__m512i x, const uint8_t* bytes,
   return finish(_mm_xor_si128(first, second), bytes, count);
 }
 
+/// Of a copy by `Fold`, which moves sums on over a block.
+template <class Fold>
+FoldedSums sums_from(uint32_t state) {
+  FoldedSums sums;
+  sums.start = state;
+  for (size_t i = 0; i < sizeof sums.factors; i += 16) {
+    std::memcpy(sums.factors + i, &Fold::kFirst, 8);
+    std::memcpy(sums.factors + i + 8, &Fold::kSecond, 8);
+  }
+  return sums;
+}
+
 }  // namespace
 
 bool has_clmul() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1") &&
          __builtin_cpu_supports("ssse3");
+}
+
+bool has_double_clmul() {
+  return has_clmul() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
 }
 
 bool has_wide_clmul() {
@@ -143,6 +185,37 @@ VERBATIM_CLMUL uint32_t update_by_clmul(uint32_t state, const uint8_t* bytes, si
   return finish(x, bytes, count);
 }
 
+VERBATIM_DOUBLE_CLMUL uint32_t update_by_double_clmul(uint32_t state, const uint8_t* bytes, size_t count) {
+  if (count < 64) return update_by_clmul(state, bytes, count);
+  const __m256i start = _mm256_zextsi128_si256(_mm_cvtsi32_si128(static_cast<int>(state)));
+  __m256i x = _mm256_xor_si256(load_double(bytes), start);
+  bytes += 32, count -= 32;
+  if (count >= 224) {
+    __m256i y = load_double(bytes), z = load_double(bytes + 32), w = load_double(bytes + 64);
+    for (bytes += 96, count -= 96; count >= 128; bytes += 128, count -= 128) {
+      x = fold_onto<1024>(x, load_double(bytes));
+      y = fold_onto<1024>(y, load_double(bytes + 32));
+      z = fold_onto<1024>(z, load_double(bytes + 64));
+      w = fold_onto<1024>(w, load_double(bytes + 96));
+    }
+    x = join(x, y, z, w);
+  }
+  return finish_double(x, bytes, count);
+}
+
+VERBATIM_DOUBLE_CLMUL bool copy_by_double_clmul(uint32_t& state, uint8_t* to, const uint8_t* from,
+                                                size_t count) {
+  constexpr size_t kBlock = 128;
+  FoldedSums sums = sums_from<Fold<kBlock * 8>>(state);
+  const size_t folded = count / kBlock * kBlock, rest = count - folded;
+  if (!fault_copy_folding_double(to, from, folded / kBlock, sums)) return false;
+  if (rest > 0 && !fault_copy(to + folded, from + folded, rest)) return false;
+  const __m256i x = join(load_double(sums.sum[0]), load_double(sums.sum[1]), load_double(sums.sum[2]),
+                         load_double(sums.sum[3]));
+  state = finish_double(x, to + folded, rest);
+  return true;
+}
+
 VERBATIM_WIDE_CLMUL uint32_t update_by_wide_clmul(uint32_t state, const uint8_t* bytes, size_t count) {
   if (count < 128) return update_by_clmul(state, bytes, count);
   const __m512i start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state)));
@@ -163,14 +236,9 @@ VERBATIM_WIDE_CLMUL uint32_t update_by_wide_clmul(uint32_t state, const uint8_t*
 
 VERBATIM_WIDE_CLMUL bool copy_by_wide_clmul(uint32_t& state, uint8_t* to, const uint8_t* from, size_t count) {
   constexpr size_t kBlock = 256;
-  FoldedSums sums;
-  sums.start = state;
-  for (size_t i = 0; i < sizeof sums.factors; i += 16) {
-    std::memcpy(sums.factors + i, &Fold<2048>::kFirst, 8);
-    std::memcpy(sums.factors + i + 8, &Fold<2048>::kSecond, 8);
-  }
+  FoldedSums sums = sums_from<Fold<kBlock * 8>>(state);
   const size_t folded = count / kBlock * kBlock, rest = count - folded;
-  if (!fault_copy_folding(to, from, folded / kBlock, sums)) return false;
+  if (!fault_copy_folding_wide(to, from, folded / kBlock, sums)) return false;
   if (rest > 0 && !fault_copy(to + folded, from + folded, rest)) return false;
   const __m512i x =
       join(load_wide(sums.sum[0]), load_wide(sums.sum[1]), load_wide(sums.sum[2]), load_wide(sums.sum[3]));
