@@ -90,7 +90,7 @@ class Asked {
 /// Of a connection over a wire, between the oldest packet that the peer may lack and the newest one sent.
 struct Flight {
   static constexpr uint32_t kPacketsMax = 512;
-  static constexpr uint32_t kPacketsUnasked = 32;  ///< sent before the peer is asked for an acknowledgement
+  static constexpr uint32_t kPacketsUnasked = 128;  ///< sent before the peer is asked for an acknowledgement
   static constexpr uint32_t kNoPsn = UINT32_MAX;
 
   uint32_t end_psn = 0;        ///< nothing from there on has ever been sent

@@ -134,11 +134,14 @@ void Requester::prepare_for_wire(const Message& message, uint32_t chunk, Segment
     segment.packets = packets_of(chunk, qp_.attributes().path_mtu);
     return;
   }
-  // Whatever stops the cursor next, an answer must be on its way then.
-  const uint32_t window = flight_.window.bytes();
+  // Whatever stops the cursor next, an answer must be on its way then: one that was asked for before will do,
+  // unless the window has been halved since.
+  const uint32_t window = flight_.window.bytes(), unasked = flight_.unasked + segment.packets;
+  const auto under_way = static_cast<uint32_t>(wire::psn_distance(next_psn_, oldest_lacking()));
+  const bool awaited = flight_.unasked < under_way && window == SendWindow::kBytesMax;
   const bool full = flight_.bytes + chunk + std::min(channel_->payload_max(false), window / 4) > window;
-  if (segment.has(wire::kLast) || full || rate_limit_ ||
-      flight_.unasked + segment.packets >= Flight::kPacketsUnasked)
+  if (segment.has(wire::kLast) || (full && !awaited) || rate_limit_ || unasked >= Flight::kPacketsUnasked ||
+      unasked * qp_.attributes().path_mtu >= window / 2)
     segment.flags |= wire::kAckRequest;
 }
 

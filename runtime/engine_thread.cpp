@@ -28,8 +28,11 @@ constexpr unsigned long kTimerSlackNs = 1'000;
 constexpr uint64_t kShortSliceNs = 100'000;  ///< the shortest that the kernel takes
 constexpr uint64_t kWatchMinNs = 1'000'000;  ///< first look after program threads polled
 constexpr uint64_t kWatchMaxNs = 4'000'000;
-constexpr uint64_t kWireWatchNs = 200'000;  ///< while packets come and go: they wait meanwhile
-constexpr uint64_t kNapNs = 20'000;         ///< in which a thread that polls would have taken in a packet
+constexpr uint64_t kWireWatchNs = 200'000;       ///< while packets come and go: they wait meanwhile
+constexpr uint64_t kWireWatchMaxNs = 2'000'000;  ///< where the program takes them in without pause
+constexpr uint32_t kBusyPolls = 50;              ///< in kWireWatchNs, of such a program
+constexpr uint64_t kNapNs = 20'000;  ///< in which a thread that polls would have taken in a packet
+constexpr uint32_t kLingersPaidMax = 8;
 constexpr uint64_t kLingerWatchNs = 1'000'000;
 constexpr uint64_t kOutsideNs = 5'000'000;         ///< how long work may keep it from looking at the agent
 constexpr uint64_t kSweepNs = 20'000'000;          ///< how often dead peers are looked for at most
@@ -114,17 +117,20 @@ void EngineThread::run() {
     if (doorbells_.look()) worked_ns = rung_ns = now;
     const bool program_looks = polls != polls_seen || program_takes_packets();
     if (!called && program_looks && now >= rung_ns + kLingerNs && !absent_.holds(now)) {
+      const bool busy = polls - polls_seen >= kBusyPolls || program_takes_packets();
       polls_seen = polls;
       lingered_ = false;
       called = sleep(std::min(engine_.tick(now), now + watch_ns), now, Wire::kLeave) || packets_wait();
-      watch_ns = udp_.is_warm() ? kWireWatchNs : std::clamp(watch_ns * 2, kWatchMinNs, kWatchMaxNs);
+      watch_ns = !udp_.is_warm() ? std::clamp(watch_ns * 2, kWatchMinNs, kWatchMaxNs)
+                 : busy          ? std::min(watch_ns * 2, kWireWatchMaxNs)
+                                 : kWireWatchNs;
       continue;
     }
     called = false;
     const uint64_t next = engine_.step(now);
     if (next <= now) {
       worked_ns = now;
-      if (lingered_) vain_.forget();
+      if (lingered_) note_linger_paid();
       lingered_ = false;
     }
     if (now - outside_ns_ > kOutsideNs) {
@@ -137,7 +143,7 @@ void EngineThread::run() {
     } else if (next <= now) {
       continue;
     } else {
-      if (lingered_) vain_.begin(now);
+      if (lingered_) note_vain_linger(now);
       lingered_ = false;
       watch_ns = kWatchMinNs;
       called = rest(next, now);
@@ -150,6 +156,17 @@ void EngineThread::run() {
 uint64_t EngineThread::linger_ns(uint64_t now_ns) const {
   if (!udp_.is_warm()) return kLingerNs;
   return vain_.holds(now_ns) ? 0 : kWireLingerNs;
+}
+
+void EngineThread::note_linger_paid() {
+  vain_.forget();
+  lingers_paid_ = std::min(lingers_paid_ + 1, kLingersPaidMax);
+}
+
+// A pause among many packets says nothing yet.
+void EngineThread::note_vain_linger(uint64_t now_ns) {
+  lingers_paid_ /= 2;
+  if (lingers_paid_ == 0) vain_.begin(now_ns);
 }
 
 void EngineThread::note_linger() {
@@ -210,7 +227,7 @@ bool EngineThread::program_takes_packets() const {
 // at its memory, perhaps.
 bool EngineThread::packets_wait() {
   pollfd file = {udp_.file(), POLLIN, 0};
-  if (file.fd < 0 || ::poll(&file, 1, 0) <= 0) return false;
+  if (file.fd < 0 || program_takes_packets() || ::poll(&file, 1, 0) <= 0) return false;
   const uint32_t polls = engine_.program_polls();
   const timespec nap = {0, kNapNs};
   nanosleep(&nap, nullptr);

@@ -69,6 +69,8 @@ class EngineThread {
  private:
   void run();
   uint64_t linger_ns(uint64_t now_ns) const;
+  void note_linger_paid();
+  void note_vain_linger(uint64_t now_ns);
   void give_way(uint64_t now_ns);
   bool rest(uint64_t next_ns, uint64_t now_ns);
   bool packets_wait();
@@ -97,6 +99,7 @@ class EngineThread {
   BackOff vain_;               ///< nothing came while it lingered
   BackOff absent_;             ///< nobody but this thread takes packets in
   bool lingered_ = false;      ///< since there was work
+  uint32_t lingers_paid_ = 0;  ///< of late, more or less
   bool store_waited_ = false;  ///< in the last sleep: a thread stored to a protected page
   std::thread thread_;
 };
