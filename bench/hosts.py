@@ -115,9 +115,7 @@ class Hosts:
         out = self.both_ends([IPERF, '-s', '-1', '-p', str(port)],
                              [IPERF, '-c', SERVER, '-p', str(port), '-t', str(seconds), '-J', *more], port)
         end = json.loads(out)['end']
-        sums = end.get('sum_received') or end['sum']
-        bits = sums['bits_per_second'] * (1 - sums.get('lost_percent', 0) / 100)
-        return bits / 8 / MIB
+        return (end.get('sum_received') or end['sum'])['bits_per_second'] / 8 / MIB
 
     def iperf_segments(self):
         """The same of UDP that the kernel cuts, in packets no longer than a TCP segment, as iperf3 wants them."""
