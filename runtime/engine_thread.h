@@ -40,6 +40,7 @@ class BackOff {
 ///  raw doorbells         -> look at them every time round, and for a while after one was rung
 ///  a busy processor      -> sleep at once instead: whoever spins there would keep it for a whole slice
 ///  waited in vain        -> sleep at once for a while, too: others may need this processor to send something
+///                           (not after a single time, where waiting has mostly paid of late)
 ///  threads that linger   -> sleep for 1 ms at most: they turn being woken off and on without a fence
 ///  threads wait          -> leave packets of other hosts to them (stand_in.h), or see that they have ended
 ///  to wait nobody polls          -> ask peers to wake this thread when they send, sleep until then or the
