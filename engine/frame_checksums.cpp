@@ -24,20 +24,19 @@ void put(uint8_t* at, uint32_t checksum) {
   at[1] = static_cast<uint8_t>(checksum);
 }
 
-uint32_t network_sum(const uint8_t* frame, const ParsedFrame& parsed) {
-  const uint8_t* ip = frame + parsed.network_at;  // all of it is there
+uint32_t network_sum(const uint8_t* frame, const PacketPlaces& places) {
+  const uint8_t* ip = frame + places.network_at;  // all of it is there
   return fold(sum(ip, (ip[0] & 0xfu) * 4));
 }
 
 /// With the pseudo header.
-uint32_t transport_sum(const uint8_t* frame, const ParsedFrame& parsed) {
-  const FrameHeaders& headers = parsed.headers;
-  const uint32_t address = headers.network == 4 ? 4 : 16, length = parsed.end - parsed.transport_at;
+uint32_t transport_sum(const uint8_t* frame, const PacketHeaders& headers, const PacketPlaces& places) {
+  const uint32_t address = headers.network == 4 ? 4 : 16, length = places.end - places.transport_at;
   return fold(sum(headers.source_ip, address) + sum(headers.destination_ip, address) + headers.transport +
-              length + sum(frame + parsed.transport_at, length));
+              length + sum(frame + places.transport_at, length));
 }
 
-bool has_sum(const ParsedFrame& parsed) { return parsed.transport_at != 0 && !parsed.is_fragment; }
+bool has_sum(const PacketPlaces& places) { return places.transport_at != 0 && !places.is_fragment; }
 
 }  // namespace
 
@@ -52,20 +51,25 @@ void write_checksums(uint8_t* frame, uint32_t bytes, uint8_t wanted) {
   const bool udp = parsed.headers.transport == kProtocolUdp;
   uint8_t* at = frame + parsed.transport_at + (udp ? kUdpChecksumAt : kTcpChecksumAt);
   put(at, 0);
-  const uint32_t checksum = ~transport_sum(frame, parsed) & 0xffff;
+  const uint32_t checksum = ~transport_sum(frame, parsed.headers, parsed) & 0xffff;
   put(at, udp && checksum == 0 ? 0xffff : checksum);  // 0 says that a UDP header has none
 }
 
-uint8_t right_checksums(const uint8_t* frame, const ParsedFrame& parsed) {
+uint8_t right_checksums(const uint8_t* frame, const PacketHeaders& headers, const PacketPlaces& places) {
   uint8_t right = 0;
-  if (parsed.headers.network == 6 || (parsed.headers.network == 4 && network_sum(frame, parsed) == 0xffff))
+  if (headers.network == 6 || (headers.network == 4 && network_sum(frame, places) == 0xffff))
     right |= kNetworkChecksum;
-  if (!has_sum(parsed)) return right;
-  const uint8_t* udp_sum = frame + parsed.transport_at + kUdpChecksumAt;
-  const bool without = parsed.headers.network == 4 && parsed.headers.transport == kProtocolUdp &&
-                       udp_sum[0] == 0 && udp_sum[1] == 0;
-  if (without || transport_sum(frame, parsed) == 0xffff) right |= kTransportChecksum;
+  if (!has_sum(places)) return right;
+  const uint8_t* udp_sum = frame + places.transport_at + kUdpChecksumAt;
+  const bool without =
+      headers.network == 4 && headers.transport == kProtocolUdp && udp_sum[0] == 0 && udp_sum[1] == 0;
+  if (without || transport_sum(frame, headers, places) == 0xffff) right |= kTransportChecksum;
   return right;
+}
+
+uint8_t right_tunnel_checksums(const uint8_t* frame, const ParsedFrame& parsed, uint8_t outer) {
+  if (parsed.transport_at == 0) outer |= kTransportChecksum;
+  return outer & right_checksums(frame, parsed.headers.inner, parsed.inner);
 }
 
 }  // namespace verbatim::engine

@@ -12,7 +12,14 @@ inline constexpr uint8_t kNetworkChecksum = 1, kTransportChecksum = 2;
 /// Headers that a frame does not have, and those of fragments, are left alone.
 void write_checksums(uint8_t* frame, uint32_t bytes, uint8_t wanted);
 
-/// Which checksums of a frame are right. IPv6 headers have none, which counts as right.
-uint8_t right_checksums(const uint8_t* frame, const ParsedFrame& parsed);
+/// Which checksums of a packet in a frame are right. IPv6 headers have none, which counts as right.
+uint8_t right_checksums(const uint8_t* frame, const PacketHeaders& headers, const PacketPlaces& places);
+/// Of the outer packet.
+inline uint8_t right_checksums(const uint8_t* frame, const ParsedFrame& parsed) {
+  return right_checksums(frame, parsed.headers, parsed);
+}
+/// Of both packets of a tunnel, in each of which they have to be right. The outer one may have no TCP or UDP
+/// header. `outer`: which of its are.
+uint8_t right_tunnel_checksums(const uint8_t* frame, const ParsedFrame& parsed, uint8_t outer);
 
 }  // namespace verbatim::engine

@@ -11,8 +11,9 @@ namespace {
 constexpr uint32_t kVlan = 0x8100, kServiceVlan = 0x88a8, kIpv4 = 0x0800, kIpv6 = 0x86dd;
 constexpr uint32_t kMplsUnicast = 0x8847, kMplsMulticast = 0x8848, kBridged = 0x6558;
 constexpr uint32_t kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8, kTcpBytes = 20, kVlanBytes = 4;
-constexpr uint32_t kFragmentBytes = 8, kVxlanBytes = 8, kGreBytes = 4, kEspBytes = 8, kLabelBytes = 4;
-constexpr uint32_t kVxlanPort = 4789, kMplsPort = 6635;
+constexpr uint32_t kFragmentBytes = 8, kVxlanBytes = 8, kGeneveBytes = 8, kGreBytes = 4, kEspBytes = 8,
+                   kLabelBytes = 4;
+constexpr uint32_t kVxlanPort = 4789, kGenevePort = 6081, kMplsPort = 6635;
 constexpr uint8_t kProtocolIpv4 = 4, kProtocolIpv6 = 41;
 constexpr int kTagsMax = 2;
 constexpr int kExtensionsMax = 8;
@@ -138,6 +139,12 @@ void parse_labels(const Packet& outer, MplsCarrier carrier, uint32_t at, Packet&
   }
 }
 
+/// What a tunnel says by an EtherType that it carries.
+void parse_carried(Packet& inner, uint32_t type, uint32_t at) {
+  if (type == kBridged) return parse_ethernet(inner, at);
+  parse_network(inner, type, at);
+}
+
 void parse_gre(const Packet& outer, FrameHeaders& headers, uint32_t at, Packet& inner) {
   constexpr uint8_t kChecksum = 0x80, kKey = 0x20, kSequence = 0x10;
   const uint8_t* gre = outer.frame + at;
@@ -150,10 +157,9 @@ void parse_gre(const Packet& outer, FrameHeaders& headers, uint32_t at, Packet& 
   std::memcpy(headers.gre_protocol, gre + 2, 2);
   if ((flags & kKey) != 0) std::memcpy(headers.gre_key, gre + key_at, 4);
   const uint32_t type = get16(gre + 2);
-  if (type == kBridged) return parse_ethernet(inner, at + head);
   if (type == kMplsUnicast || type == kMplsMulticast)
     return parse_labels(outer, kMplsOnGre, at + head, inner);
-  parse_network(inner, type, at + head);
+  parse_carried(inner, type, at + head);
 }
 
 void parse_vxlan(const Packet& outer, FrameHeaders& headers, uint32_t at, Packet& inner) {
@@ -161,6 +167,12 @@ void parse_vxlan(const Packet& outer, FrameHeaders& headers, uint32_t at, Packet
   headers.vxlan[0] = 1;
   std::memcpy(headers.vxlan + 1, outer.frame + at + 4, 3);
   parse_ethernet(inner, at + kVxlanBytes);
+}
+
+void parse_geneve(const Packet& outer, uint32_t at, Packet& inner) {
+  const uint8_t* geneve = outer.frame + at;
+  if (at + kGeneveBytes > outer.bytes || geneve[0] >> 6 != 0) return;  // another version
+  parse_carried(inner, get16(geneve + 2), at + kGeneveBytes + (geneve[0] & 0x3fu) * 4);
 }
 
 /// What the headers of the outer packet say that it carries.
@@ -173,6 +185,7 @@ void parse_tunnel(const Packet& outer, FrameHeaders& headers, Packet& inner) {
   if (headers.transport == kProtocolUdp) {
     const uint32_t port = get16(headers.destination_port);
     if (port == kVxlanPort) return parse_vxlan(outer, headers, at + kUdpBytes, inner);
+    if (port == kGenevePort) return parse_geneve(outer, at + kUdpBytes, inner);
     if (port == kMplsPort) return parse_labels(outer, kMplsOnUdp, at + kUdpBytes, inner);
     return;
   }
@@ -192,8 +205,7 @@ ParsedFrame parse_frame(const uint8_t* frame, uint32_t bytes) {
   parse_ethernet(outer, 0);
   // An IP packet may end before its frame does.
   if (parsed.end != 0) outer.bytes = parsed.end;
-  PacketPlaces places;
-  Packet inner{frame, outer.bytes, parsed.headers.inner, places};
+  Packet inner{frame, outer.bytes, parsed.headers.inner, parsed.inner};
   parse_tunnel(outer, parsed.headers, inner);
   return parsed;
 }

@@ -55,9 +55,16 @@ struct PacketPlaces {
   bool is_fragment = false;
 };
 
-/// A frame's headers, and where the outer ones begin.
+/// A frame's headers, and where they begin: the outer ones, and those of the packet in a tunnel.
 struct ParsedFrame : PacketPlaces {
   FrameHeaders headers{};
+  PacketPlaces inner;
+
+  /// Whether an IP packet carries another packet.
+  bool is_tunnel() const {
+    const PacketHeaders& in = headers.inner;
+    return headers.network != 0 && (in.network != 0 || (in.ether_type[0] | in.ether_type[1]) != 0);
+  }
 };
 
 /// Any bytes of at least kFrameBytesMin.

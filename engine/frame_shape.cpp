@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "engine/frame_shape.h"
 
+#include "engine/frame_checksums.h"
 #include "wire/format/crc32.h"
 
 namespace verbatim::engine {
@@ -21,6 +22,12 @@ ShapedFrame::ShapedFrame(const ArrivedFrame& frame, const FrameWishes& wishes, u
     : parts_{{frame.bytes, frame.length}, {nullptr, 0}, {nullptr, 0}} {
   const FrameHeaders& headers = frame.parsed.headers;
   facts_ = {headers.network, headers.transport, frame.right_checksums, tag};
+  if (wishes.looks_into_tunnels && frame.parsed.is_tunnel()) {
+    facts_.tunnel = headers.network;
+    facts_.network = headers.inner.network;
+    facts_.transport = headers.inner.transport;
+    facts_.right_checksums = right_tunnel_checksums(frame.bytes, frame.parsed, frame.right_checksums);
+  }
   if (wishes.strips_vlan && has_tag_to_strip(frame)) {
     constexpr uint32_t kRest = kAddressBytes + kTagBytes;
     parts_[0].length = kAddressBytes;
@@ -36,12 +43,13 @@ ShapedFrame::ShapedFrame(const ArrivedFrame& frame, const FrameWishes& wishes, u
   for (const Part& part : parts_) bytes_ += part.length;
 }
 
-Refusal ShapedFrame::store(const Elements& memory) const {
-  uint64_t offset = 0;
+Refusal ShapedFrame::store(const Elements& memory, uint64_t at) const {
+  uint64_t offset = at;
   for (const Part& part : parts_) {
     if (part.length == 0) continue;
     const uint8_t* from = part.from != nullptr ? part.from : fcs_;
-    if (Refusal why = memory.store(offset, from, part.length, offset + part.length == bytes_)) return why;
+    if (Refusal why = memory.store(offset, from, part.length, offset + part.length == at + bytes_))
+      return why;
     offset += part.length;
   }
   return nullptr;

@@ -13,8 +13,9 @@ class ShapedFrame {
 
   uint32_t bytes() const { return bytes_; }
   const FrameFacts& facts() const { return facts_; }
-  /// Puts it into the memory of a receive request, which is long enough. Nullptr, or why it could not be.
-  Refusal store(const Elements& memory) const;
+  /// Puts it into the memory of a receive request from `at` on, which is long enough. Nullptr, or why it
+  /// could not be.
+  Refusal store(const Elements& memory, uint64_t at = 0) const;
 
  private:
   struct Part {

@@ -32,8 +32,9 @@ struct ArrivedFrame {
 
 /// What a receiver of frames wants to have changed in them.
 struct FrameWishes {
-  bool strips_vlan = false;  ///< the tag is told in the completion, and not there any more
-  bool keeps_fcs = false;    ///< the frame check sequence follows the frame
+  bool strips_vlan = false;         ///< the tag is told in the completion, and not there any more
+  bool keeps_fcs = false;           ///< the frame check sequence follows the frame
+  bool looks_into_tunnels = false;  ///< what is told of headers and checksums is of the packet in a tunnel
 };
 
 /// Something that rules steer frames to.

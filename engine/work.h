@@ -123,7 +123,11 @@ struct FrameFacts {
   uint32_t tag = 0;       ///< of the rule that it came by
   bool stripped = false;  ///< `vlan` was taken out of it
   uint16_t vlan = 0;
-  uint32_t hash = 0;  ///< by which it was spread over queues; 0: it was not
+  uint32_t hash = 0;      ///< by which it was spread over queues; 0: it was not
+  uint8_t hash_kind = 0;  ///< of what; as the device model says it
+  uint8_t tunnel = 0;     ///< IP version around the packet that this is about; 0: it is in no tunnel
+  bool strided = false;   ///< it shares the receive request `entry` with others
+  uint16_t entry = 0;
 };
 
 /// How a received message ended.

@@ -105,10 +105,11 @@ Expected<std::unique_ptr<prm::RawQueueBody>> CommandDevice::make_raw_queue(const
   const std::byte* doorbell =
       memory_in(*numbers_.umems.at(spec.doorbell_umem), spec.doorbell_offset, kDoorbellBytes);
   if (!doorbell) return Error{EINVAL, "the doorbell record reaches beyond its umem"};
-  auto queue = std::make_shared<FrameQueue>(spec, ring, reinterpret_cast<const uint32_t*>(doorbell),
-                                            *numbers_.cqs.at(spec.cqn), hca_.engine(), hca_.events());
-  return std::unique_ptr<prm::RawQueueBody>(
-      std::make_unique<RawQueue>(std::move(queue), hca_.failed_queues()));
+  WatchedQueues& watched = hca_.watched_queues();
+  auto queue = std::make_shared<FrameQueue>(
+      spec, ring, reinterpret_cast<const uint32_t*>(doorbell), *numbers_.cqs.at(spec.cqn),
+      FrameQueue::Host{hca_.engine(), hca_.events(), watched.waiting_room(), hca_.place()});
+  return std::unique_ptr<prm::RawQueueBody>(std::make_unique<RawQueue>(std::move(queue), watched));
 }
 
 Outcome CommandDevice::count_in(uint16_t uid, uint32_t qpn, uint32_t set) {

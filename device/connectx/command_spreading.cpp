@@ -29,7 +29,7 @@ Expected<std::shared_ptr<engine::FrameTarget>> CommandDevice::frame_target(uint3
   if (!tir) return tir.error();
   auto target = spread_targets_[tirn].lock();
   if (!target) {
-    target = std::make_shared<SpreadTarget>(plan_of(**tir), hca_.failed_queues());
+    target = std::make_shared<SpreadTarget>(plan_of(**tir), hca_.watched_queues());
     spread_targets_[tirn] = target;
   }
   return std::shared_ptr<engine::FrameTarget>(std::move(target));

@@ -185,13 +185,10 @@ inline void CompletionRing::fill_receive(const Received& received, uint64_t time
   cqe->slid = received.slid;
   cqe->flags_rqpn = received.flags_rqpn;
   cqe->frame = received.frame;
-  if (received.tag_header) [[unlikely]]
-    std::memcpy(cqe->tag_header, received.tag_header, sizeof cqe->tag_header);
+  if (received.head) [[unlikely]]
+    std::memcpy(cqe->head, received.head, sizeof cqe->head);
+  cqe->hash_kind = received.hash_kind;
   cqe->application = received.application;
-  if (received.hash != 0) {
-    const Be32 hash(received.hash);
-    std::memcpy(cqe->tag_header + kFrameHashAt, &hash, sizeof hash);
-  }
   cqe->user_index = received.user_index;
   cqe->immediate = Be32::from_raw(received.immediate_raw);
   cqe->byte_count = received.bytes;

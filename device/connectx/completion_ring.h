@@ -37,10 +37,10 @@ class CompletionRing final : public engine::Held {
     bool solicited;
     uint32_t flags_rqpn, user_index, immediate_raw, bytes, qpn;
     uint16_t counter, slid;
-    uint32_t frame = 0;                ///< Cqe::frame
-    uint32_t hash = 0;                 ///< of a frame that is spread over queues
-    uint32_t application = 0;          ///< Cqe::application
-    const void* tag_header = nullptr;  ///< 16 bytes
+    uint32_t frame = 0;          ///< Cqe::frame
+    uint8_t hash_kind = 0;       ///< Cqe::hash_kind
+    uint32_t application = 0;    ///< Cqe::application
+    const void* head = nullptr;  ///< Cqe::head; nullptr: zeros
   };
   void push_request(uint32_t opcode_qpn, uint32_t user_index, uint16_t counter, uint32_t bytes);
   void push_receive(const Received& received);

@@ -11,7 +11,7 @@ namespace verbatim::connectx {
 
 // With the lock held. True: it is held back.
 bool CompletionRing::gather(const Received& received) {
-  if (received.cqe_opcode != kCqeSend || received.solicited || received.hash != 0) return false;
+  if (received.cqe_opcode != kCqeSend || received.solicited || received.head) return false;
   if (session_ && session_->goes_on_with(received)) {
     session_->bytes[session_->count++] = received.bytes;
     return true;

@@ -389,7 +389,7 @@ void ConnectxHca::ring_send(hw::Qp* face) { static_cast<QpObject*>(face)->queue_
 void ConnectxHca::poll() {
   engine_.note_program_poll();
   engine_.progress();
-  failed_queues_.look();
+  watched_queues_.look();
 }
 
 }  // namespace verbatim::connectx

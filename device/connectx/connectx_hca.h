@@ -132,7 +132,7 @@ class ConnectxHca final : public hw::Hca {
   // For objects that commands make. Their events go to the router; the host side has no object for them.
   EventRouter& events() { return router_; }
   UarTable& uars() { return uars_; }
-  FailedQueues& failed_queues() { return failed_queues_; }
+  WatchedQueues& watched_queues() { return watched_queues_; }
   engine::Engine& engine() { return engine_; }
   Expected<CqObject*> create_cq_for(uint16_t uid, const hw::CqSpec&);
   Expected<SrqObject*> create_srq_for(uint16_t uid, const hw::SrqSpec&);
@@ -182,7 +182,7 @@ class ConnectxHca final : public hw::Hca {
   std::atomic<bool> owns_port_{false};
   EventRouter router_{sink_, limits_.completion_vectors};
   UarTable uars_{kUarsMax};
-  FailedQueues failed_queues_;
+  WatchedQueues watched_queues_{engine_};
   std::mutex lock_;
   LinkedList<CqObject> cqs_;
   LinkedList<QpObject> qps_;

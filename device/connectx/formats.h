@@ -312,8 +312,10 @@ enum CqeSyndrome : uint8_t {
 
 /// A completion queue entry (the second half of one of 128 bytes).
 struct Cqe {
-  uint8_t tag_header[16];  ///< of a message that an entry of a tag list was found for, or a TagResult
-  uint8_t reserved0[6];
+  uint8_t head[16];   ///< TagHeader of a message that an entry of a tag list was found for, TagResult,
+                      ///< FrameHead
+  uint8_t hash_kind;  ///< of a frame: kHash*
+  uint8_t reserved0[5];
   Be16 slid;
   Be32 flags_rqpn;  ///< GRH kind 29..28, service level or, on RoCE, kind of network header 27..24, source
                     ///< QPN 23..0
@@ -354,8 +356,26 @@ struct TagResult {
 };
 inline constexpr uint32_t kTagSuccess = 1u << 31;
 static_assert(sizeof(TagResult) == 16 && offsetof(Cqe, application) == 40);
-/// In the place of tag_header: the hash by which a frame was spread over receive queues, big-endian.
-inline constexpr size_t kFrameHashAt = 12;
+/// What an entry for a frame begins with.
+struct FrameHead {
+  uint8_t tunnel;  ///< kFrameInTunnel, kFrameTunnelIpv6: then the rest is told of the packet in it
+  uint8_t reserved0;
+  Be16 entry;  ///< where an entry is of many strides: its counter; that of the completion is the first
+               ///< stride's
+  uint8_t reserved1[8];
+  Be32 hash;  ///< by which it was spread over receive queues
+};
+/// Then in byte_count, above the frame's bytes: how many strides of the entry are used up by it. A filler is
+/// of no frame: the next one did not fit what was left of the entry.
+inline constexpr uint32_t kStridesUsedShift = 16, kStridesUsedMask = 0x7fff;
+inline constexpr uint32_t kStridesFiller = 1u << 31;
+inline constexpr uint8_t kFrameInTunnel = 1 << 0, kFrameTunnelIpv6 = 1 << 1;
+static_assert(sizeof(FrameHead) == 16 && offsetof(FrameHead, hash) == 12 && offsetof(Cqe, hash_kind) == 16);
+/// Fields that a hash is of, two bits for each: which protocol's.
+inline constexpr uint32_t kHashSourceIpShift = 0, kHashDestinationIpShift = 2;
+inline constexpr uint32_t kHashSourcePortShift = 4, kHashDestinationPortShift = 6;
+inline constexpr uint8_t kHashIpv4 = 1, kHashIpv6 = 2;
+inline constexpr uint8_t kHashTcp = 1, kHashUdp = 2, kHashSpi = 3;
 /// What a completion tells of a frame: which checksums are right, kinds of headers.
 inline constexpr uint32_t kFrameNetworkRight = 1u << 25, kFrameTransportRight = 1u << 26;
 inline constexpr uint32_t kFrameVlanStripped = 1u << 16;  ///< the low half is what the tag said

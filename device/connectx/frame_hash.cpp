@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/connectx/formats.h"
+
 namespace verbatim::connectx {
 
 namespace {
@@ -53,35 +55,58 @@ uint32_t toeplitz(const std::array<uint8_t, kToeplitzKeyBytes>& key, const uint8
 
 FrameHash::FrameHash(prm::View<prm::Tirc> context)
     : function_(context.as<prm::RxHash>(prm::Tirc::rx_hash_fn)),
-      symmetric_(context[prm::Tirc::rx_hash_symmetric]) {
-  const auto outer = context[prm::Tirc::rx_hash_field_selector_outer];
-  ipv6_ = outer[prm::RxHashFieldSelect::l3_prot_type];
-  udp_ = outer[prm::RxHashFieldSelect::l4_prot_type];
-  fields_ = outer[prm::RxHashFieldSelect::selected_fields];
+      symmetric_(context[prm::Tirc::rx_hash_symmetric]),
+      looks_into_tunnels_(context[prm::Tirc::tunneled_offload_en]) {
+  const auto inner = context[prm::Tirc::rx_hash_field_selector_inner];
+  inner_ = inner[prm::RxHashFieldSelect::selected_fields] != 0;
+  const auto selector = inner_ ? inner : context[prm::Tirc::rx_hash_field_selector_outer];
+  ipv6_ = selector[prm::RxHashFieldSelect::l3_prot_type];
+  udp_ = selector[prm::RxHashFieldSelect::l4_prot_type];
+  fields_ = selector[prm::RxHashFieldSelect::selected_fields];
   for (size_t i = 0; i < kToeplitzKeyBytes; i++)
     key_[i] = static_cast<uint8_t>(context.at(prm::Tirc::rx_hash_toeplitz_key, i / 4) >> (24 - 8 * (i % 4)));
 }
 
-uint32_t FrameHash::of(const engine::FrameHeaders& frame) const {
-  if (function_ == prm::RxHash::kNone || frame.network != (ipv6_ ? 6 : 4)) return 0;
+// What is in ESP within a tunnel is not looked for.
+bool FrameHash::has_fields(const engine::FrameHeaders& frame, const engine::PacketHeaders& packet) const {
+  if (packet.network != (ipv6_ ? 6 : 4)) return false;
   const bool ports = (fields_ & (kSourcePort | kDestinationPort)) != 0;
-  if (ports && frame.transport != (udp_ ? engine::kProtocolUdp : engine::kProtocolTcp)) return 0;
-  if ((fields_ & kSpi) != 0 && frame.is_esp == 0) return 0;
+  if (ports && packet.transport != (udp_ ? engine::kProtocolUdp : engine::kProtocolTcp)) return false;
+  return (fields_ & kSpi) == 0 || (!inner_ && frame.is_esp != 0);
+}
+
+uint8_t FrameHash::kind() const {
+  const uint8_t network = ipv6_ ? kHashIpv6 : kHashIpv4;
+  const uint8_t transport = (fields_ & kSpi) != 0 ? kHashSpi : udp_ ? kHashUdp : kHashTcp;
+  const auto of = [this](uint32_t field, uint8_t code, uint32_t shift) {
+    return (fields_ & field) != 0 ? code << shift : 0;
+  };
+  return static_cast<uint8_t>(of(kSourceIp, network, kHashSourceIpShift) |
+                              of(kDestinationIp, network, kHashDestinationIpShift) |
+                              of(kSourcePort, transport, kHashSourcePortShift) |
+                              of(kDestinationPort | kSpi, transport, kHashDestinationPortShift));
+}
+
+FrameHash::Result FrameHash::of(const engine::FrameHeaders& frame) const {
+  const engine::PacketHeaders& packet = inner_ ? frame.inner : frame;
+  if (function_ == prm::RxHash::kNone || !has_fields(frame, packet)) return {};
   const size_t address = ipv6_ ? 16 : 4;
-  const uint8_t* ends[] = {frame.source_ip, frame.destination_ip};
-  const uint8_t* gates[] = {frame.source_port, frame.destination_port};
+  const uint8_t* ends[] = {packet.source_ip, packet.destination_ip};
+  const uint8_t* gates[] = {packet.source_port, packet.destination_port};
   if (symmetric_ && std::lexicographical_compare(ends[1], ends[1] + address, ends[0], ends[0] + address)) {
     std::swap(ends[0], ends[1]);
     std::swap(gates[0], gates[1]);
   }
+  const bool ports = (fields_ & (kSourcePort | kDestinationPort)) != 0;
   Fields fields;
   if ((fields_ & kSourceIp) != 0) fields.add(ends[0], address);
   if ((fields_ & kDestinationIp) != 0) fields.add(ends[1], address);
   if ((fields_ & kSourcePort) != 0) fields.add(gates[0], 2);
   if ((fields_ & kDestinationPort) != 0) fields.add(gates[1], 2);
   if ((fields_ & kSpi) != 0 && !ports) fields.add(frame.esp_index, 4);
-  return function_ == prm::RxHash::kToeplitz ? toeplitz(key_, fields.bytes(), fields.size())
-                                             : inverted_xor(fields);
+  const uint32_t value = function_ == prm::RxHash::kToeplitz ? toeplitz(key_, fields.bytes(), fields.size())
+                                                             : inverted_xor(fields);
+  return {value, kind()};
 }
 
 }  // namespace verbatim::connectx

@@ -19,13 +19,24 @@ uint32_t toeplitz(const std::array<uint8_t, kToeplitzKeyBytes>& key, const uint8
 /// How frames are spread over receive queues: what a TIR's context says of it.
 class FrameHash {
  public:
+  struct Result {
+    uint32_t value = 0;
+    uint8_t kind = 0;  ///< Cqe's kHash*: which fields it is of
+  };
   explicit FrameHash(prm::View<prm::Tirc> context);
   /// 0 for a frame that does not have the headers.
-  uint32_t of(const engine::FrameHeaders& frame) const;
+  Result of(const engine::FrameHeaders& frame) const;
+  /// Whether completions tell of the packet in a tunnel.
+  bool looks_into_tunnels() const { return looks_into_tunnels_; }
 
  private:
+  bool has_fields(const engine::FrameHeaders& frame, const engine::PacketHeaders& packet) const;
+  uint8_t kind() const;
+
   prm::RxHash function_;
   bool symmetric_;  ///< both directions of a connection give the same
+  bool looks_into_tunnels_;
+  bool inner_;  ///< the fields are those of the packet in a tunnel
   bool ipv6_, udp_;
   uint32_t fields_;
   std::array<uint8_t, kToeplitzKeyBytes> key_;

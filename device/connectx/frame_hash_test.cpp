@@ -41,8 +41,11 @@ class Context {
     out_[prm::Tirc::rx_hash_field_selector_outer].set(prm::RxHashFieldSelect::selected_fields, fields);
   }
   prm::Writer<prm::Tirc> out() { return out_; }
+  uint8_t kind(const engine::FrameHeaders& headers) const {
+    return FrameHash(prm::View<prm::Tirc>(bytes_)).of(headers).kind;
+  }
   uint32_t hash(const engine::FrameHeaders& headers) const {
-    return FrameHash(prm::View<prm::Tirc>(bytes_)).of(headers);
+    return FrameHash(prm::View<prm::Tirc>(bytes_)).of(headers).value;
   }
 
  private:
@@ -68,6 +71,33 @@ TEST(FrameHash, IsZeroWithoutTheHeaders) {
   EXPECT_EQ(ports.hash(packet), 0x51ccc178u);
   packet.network = 6;
   EXPECT_EQ(ports.hash(packet), 0u);
+}
+
+TEST(FrameHash, IsOfThePacketInATunnelWhereItsFieldsAreNamed) {
+  const auto outer = tcp({66, 9, 149, 187}, 2794, {161, 142, 100, 80}, 1766);
+  auto tunnel = tcp({199, 92, 111, 2}, 14230, {65, 69, 140, 83}, 4739);
+  tunnel.inner = outer;
+  Context inner(0);
+  inner.out()[prm::Tirc::rx_hash_field_selector_inner].set(prm::RxHashFieldSelect::selected_fields, 15);
+  EXPECT_EQ(inner.hash(tunnel), 0x51ccc178u);
+  EXPECT_EQ(Context(15).hash(tunnel), 0xc626b0eau);
+  EXPECT_EQ(inner.hash(outer), 0u) << "in no tunnel";
+  EXPECT_EQ(inner.kind(outer), 0);
+}
+
+TEST(FrameHash, SaysOfWhatItIs) {
+  auto packet = tcp({66, 9, 149, 187}, 2794, {161, 142, 100, 80}, 1766);
+  EXPECT_EQ(Context(3).kind(packet), 0x05);
+  EXPECT_EQ(Context(15).kind(packet), 0x55);
+  EXPECT_EQ(Context(9).kind(packet), 0x41);
+  Context udp(15);
+  udp.out()[prm::Tirc::rx_hash_field_selector_outer].set(prm::RxHashFieldSelect::l3_prot_type, 1);
+  udp.out()[prm::Tirc::rx_hash_field_selector_outer].set(prm::RxHashFieldSelect::l4_prot_type, 1);
+  EXPECT_EQ(udp.kind(packet), 0) << "no hash";
+  packet.network = 6;
+  packet.transport = engine::kProtocolUdp;
+  EXPECT_EQ(udp.kind(packet), 0xaa);
+  EXPECT_EQ(Context(19).kind(tcp({1, 2, 3, 4}, 0, {1, 2, 3, 5}, 0)), 0) << "no ESP";
 }
 
 TEST(FrameHash, MayBeTheSameBothWays) {

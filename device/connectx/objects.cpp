@@ -48,6 +48,19 @@ uint32_t frame_word(const engine::FrameFacts& facts) {
   return word;
 }
 
+bool has_head(const engine::FrameFacts& facts) {
+  return facts.hash != 0 || facts.tunnel != 0 || facts.strided;
+}
+
+FrameHead frame_head(const engine::FrameFacts& facts) {
+  FrameHead head{};
+  if (facts.tunnel != 0) head.tunnel = kFrameInTunnel;
+  if (facts.tunnel == 6) head.tunnel |= kFrameTunnelIpv6;
+  head.entry = facts.entry;
+  head.hash = facts.hash;
+  return head;
+}
+
 }  // namespace
 
 void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, uint32_t user_index,
@@ -72,9 +85,14 @@ void push_receive(CompletionRing& ring, const engine::ReceiveCompletion& done, u
   cqe.bytes = done.bytes;
   cqe.qpn = done.frame ? done.frame->tag : done.qpn;
   cqe.counter = static_cast<uint16_t>(done.index);
+  FrameHead head;
   if (done.frame) {
     cqe.frame = frame_word(*done.frame);
-    cqe.hash = done.frame->hash;
+    cqe.hash_kind = done.frame->hash_kind;
+    if (has_head(*done.frame)) {
+      head = frame_head(*done.frame);
+      cqe.head = &head;
+    }
   }
   cqe.application = application;
   ring.push_receive(cqe);

@@ -6,59 +6,44 @@
 #include <mutex>
 #include <vector>
 
-#include "device/connectx/event_router.h"
-#include "device/connectx/frame_hash.h"
-#include "device/connectx/objects.h"
-#include "device/connectx/prm/raw_queue.h"
-#include "device/connectx/receive_ring.h"
-#include "engine/steering.h"
+#include "device/connectx/frame_queue.h"
+#include "engine/alarms.h"
 
 namespace verbatim::connectx {
 
-class FailedQueues;
-
-/// What works behind a receive queue without a queue pair. It may outlive the object while a frame is on its
-/// way, but touches nothing then. Thread safe.
-class FrameQueue final : private engine::KeyErrors {
+/// The queues of a device that flush, or have frames that wait. Posting to them rings no doorbell, so that
+/// they are looked at while the program polls, and those where frames wait every so often. Thread safe.
+class WatchedQueues final : private engine::Alarm {
  public:
-  /// The queue's memory and doorbell record may vanish at any time: they are a program's.
-  FrameQueue(const prm::RawQueueSpec& spec, std::byte* ring, const uint32_t* doorbell, CqObject& cq,
-             engine::Engine& engine, EventRouter& events);
+  explicit WatchedQueues(engine::Engine& engine) : engine_(engine) {}
+  ~WatchedQueues() override;
+  WatchedQueues(const WatchedQueues&) = delete;
+  WatchedQueues& operator=(const WatchedQueues&) = delete;
 
-  /// Returns whether what is posted is to be flushed now.
-  bool enter(prm::RqState state, uint32_t number);
-  void wish(const engine::FrameWishes& wishes);
-  /// A frame, spread over queues by `hash`. True: the queue has failed by it, and flushes from now on.
-  bool take_frame(const engine::ArrivedFrame& frame, uint32_t tag, uint32_t hash);
-  /// Ends what is posted with errors.
-  void flush();
-  /// From now on neither memory nor completion queue are touched.
-  void close();
-  bool closed();
-  bool failed();
+  void look() {
+    if (any_.load(std::memory_order_relaxed)) look_at_all();
+  }
+  /// Looks at it, too.
+  void add(std::shared_ptr<FrameQueue> queue);
+  void remove(const FrameQueue& queue);
+  WaitingRoom& waiting_room() { return waiting_room_; }
 
  private:
-  void on_key_error(uint32_t key, engine::DataTransform& transform) override;
-  bool fail(engine::Status status, const char* why);
+  void ring(uint64_t now_ns) override;
+  bool look_at_all();
 
-  std::mutex lock_;
-  const prm::RawQueueSpec spec_;
-  ReceiveRing ring_;
-  CqObject& cq_;
   engine::Engine& engine_;
-  EventRouter& events_;
-  engine::FrameWishes wishes_;
-  engine::ReceiveWork work_;
-  prm::RqState state_ = prm::RqState::kRst;
-  uint32_t number_ = 0;
-  bool closed_ = false;
+  WaitingRoom waiting_room_;
+  std::mutex lock_;
+  std::vector<std::shared_ptr<FrameQueue>> queues_;
+  std::atomic<bool> any_{false};
 };
 
 /// A receive or send queue without a queue pair. Nothing takes the entries of a send queue.
 class RawQueue final : public prm::RawQueueBody {
  public:
-  RawQueue(std::shared_ptr<FrameQueue> queue, FailedQueues& failed)
-      : queue_(std::move(queue)), failed_(failed) {}
+  RawQueue(std::shared_ptr<FrameQueue> queue, WatchedQueues& watched)
+      : queue_(std::move(queue)), watched_(watched) {}
   ~RawQueue() override;
   void enter(prm::RqState state, uint32_t number) override;
   void wish(const engine::FrameWishes& wishes) override { queue_->wish(wishes); }
@@ -67,25 +52,7 @@ class RawQueue final : public prm::RawQueueBody {
 
  private:
   const std::shared_ptr<FrameQueue> queue_;
-  FailedQueues& failed_;
-};
-
-/// The queues of a device that flush. Posting to them rings no doorbell, so that they are looked at while the
-/// program polls. Thread safe.
-class FailedQueues {
- public:
-  void look() {
-    if (any_.load(std::memory_order_relaxed)) flush_all();
-  }
-  void add(std::shared_ptr<FrameQueue> queue);
-  void remove(const FrameQueue& queue);
-
- private:
-  void flush_all();
-
-  std::mutex lock_;
-  std::vector<std::shared_ptr<FrameQueue>> queues_;
-  std::atomic<bool> any_{false};
+  WatchedQueues& watched_;
 };
 
 /// Spreads frames over receive queues: a TIR at work. Thread safe.
@@ -95,15 +62,15 @@ class SpreadTarget final : public engine::FrameTarget {
     FrameHash hash;
     std::vector<std::shared_ptr<FrameQueue>> queues;  ///< nullptr: one that takes no frames
   };
-  SpreadTarget(std::shared_ptr<const Plan> plan, FailedQueues& failed)
-      : plan_(std::move(plan)), failed_(failed) {}
+  SpreadTarget(std::shared_ptr<const Plan> plan, WatchedQueues& watched)
+      : plan_(std::move(plan)), watched_(watched) {}
   void follow(std::shared_ptr<const Plan> plan);
   void take_frame(const engine::ArrivedFrame& frame, uint32_t tag) override;
 
  private:
   std::mutex lock_;
   std::shared_ptr<const Plan> plan_;
-  FailedQueues& failed_;
+  WatchedQueues& watched_;
 };
 
 }  // namespace verbatim::connectx

@@ -44,8 +44,8 @@ engine::ReceiveQueue::Take ReceiveRing::take(engine::ReceiveWork& work, const ch
     return Take::kBad;
   }
   const size_t slot = taken_++ & (memory_.entries - 1);
-  reason = read_scatter_list(static_cast<const std::byte*>(memory_.base) + slot * memory_.stride,
-                             memory_.stride, memory_.revocable, work);
+  reason = read_scatter_list(static_cast<const std::byte*>(memory_.base) + slot * memory_.stride + link_,
+                             memory_.stride - link_, memory_.revocable, work);
   return reason ? Take::kBad : Take::kWork;
 }
 

@@ -15,17 +15,18 @@ const char* read_scatter_list(const std::byte* entry, uint32_t room, bool revoca
                               engine::ReceiveWork& work);
 
 /// A receive queue in ConnectX format: entries of `stride` bytes, taken in order as far as the doorbell
-/// record tells.
+/// record tells. Their scatter lists begin behind `link` bytes.
 class ReceiveRing final : public engine::ReceiveQueue {
  public:
-  ReceiveRing(const hw::QueueMemory& memory, const uint32_t* doorbell)
-      : memory_(memory), doorbell_(doorbell) {}
+  ReceiveRing(const hw::QueueMemory& memory, const uint32_t* doorbell, uint32_t link = 0)
+      : memory_(memory), doorbell_(doorbell), link_(link) {}
   void reset() { taken_ = 0, broken_ = false; }
   Take take(engine::ReceiveWork& work, const char*& reason) override;
 
  private:
   const hw::QueueMemory memory_;
   const uint32_t* doorbell_;
+  const uint32_t link_;
   uint32_t taken_ = 0;  ///< running; under the responder's lock
   bool broken_ = false;
 };

@@ -94,7 +94,7 @@ void TagList::complete(const TagMatch& match, TagEvent event, uint32_t qpn, uint
   cqe.bytes = bytes;
   cqe.qpn = qpn;
   cqe.application = tag_application(event, match.entry);
-  if (event != kTagDataPlaced && event != kTagCanceled) cqe.tag_header = &match.header;
+  if (event != kTagDataPlaced && event != kTagCanceled) cqe.head = &match.header;
   completions_.push_receive(cqe);
 }
 
@@ -132,7 +132,7 @@ void TagList::tell(const TagSegment& segment, uint16_t work, TagEvent event, uin
   cqe.qpn = qpn;
   cqe.counter = work;
   cqe.application = tag_application(event, index);
-  cqe.tag_header = &result;
+  cqe.head = &result;
   completions_.push_receive(cqe);
 }
 

@@ -67,16 +67,16 @@ void fill(const hw::Limits& limits, ibv_device_attr& attr) {
 /// What it does with Ethernet frames.
 void fill_frames(const hw::Limits& limits, ibv_device_attr_ex& full) {
   constexpr uint32_t kRaw = 1u << IBV_QPT_RAW_PACKET;
-  full.raw_packet_caps =
-      IBV_RAW_PACKET_CAP_IP_CSUM | IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_SCATTER_FCS;
+  full.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM | IBV_RAW_PACKET_CAP_CVLAN_STRIPPING |
+                         IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_DELAY_DROP;
   full.device_cap_flags_ex |= IBV_DEVICE_RAW_SCATTER_FCS | IBV_DEVICE_PCI_WRITE_END_PADDING;
   full.tso_caps = {1u << limits.log_segmented_bytes_max, kRaw};
   full.rss_caps.supported_qpts = kRaw;
   full.rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
-  full.rss_caps.rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 |
-                                      IBV_RX_HASH_DST_IPV6 | IBV_RX_HASH_SRC_PORT_TCP |
-                                      IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP |
-                                      IBV_RX_HASH_DST_PORT_UDP | IBV_RX_HASH_IPSEC_SPI;
+  full.rss_caps.rx_hash_fields_mask =
+      IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4 | IBV_RX_HASH_SRC_IPV6 | IBV_RX_HASH_DST_IPV6 |
+      IBV_RX_HASH_SRC_PORT_TCP | IBV_RX_HASH_DST_PORT_TCP | IBV_RX_HASH_SRC_PORT_UDP |
+      IBV_RX_HASH_DST_PORT_UDP | IBV_RX_HASH_IPSEC_SPI | uint64_t{IBV_RX_HASH_INNER};
   full.packet_pacing_caps = {limits.pacing_min_kbps, limits.pacing_max_kbps, kRaw};
 }
 

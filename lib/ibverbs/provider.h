@@ -266,8 +266,10 @@ struct Provider {
   void (*free_wq)(WorkQueue& wq);
   int (*create_wq_table)(Context& context, const ibv_rwq_ind_table_init_attr& attributes, uint32_t& number);
   int (*destroy_wq_table)(Context& context, uint32_t number);
-  /// A queue pair that only receives, into the queues of a table; taken down like others.
-  QueuePair* (*create_spreading_qp)(Context& context, const ibv_qp_init_attr_ex& attributes);
+  /// A queue pair that only receives, into the queues of a table; taken down like others. `special`: as of
+  /// create_qp.
+  QueuePair* (*create_spreading_qp)(Context& context, const ibv_qp_init_attr_ex& attributes,
+                                    const void* special);
 
   /// Device memory around what was imported.
   ibv_dm* (*wrap_dm)(Context& context, hw::Dm* device);

@@ -100,7 +100,7 @@ QueuePair* create(ibv_context* public_context, ibv_qp_init_attr_ex& attributes, 
   const Error refusal =
       spreads ? check_spreading(*context, attributes) : check(*context, attributes, special != nullptr);
   if (refusal.code != 0) return refuse_pointer(*context, refusal);
-  QueuePair* qp = spreads ? context->provider->create_spreading_qp(*context, attributes)
+  QueuePair* qp = spreads ? context->provider->create_spreading_qp(*context, attributes, special)
                           : context->provider->create_qp(*context, attributes, special);
   if (qp == nullptr) return nullptr;
   const bool receiver = attributes.qp_type == IBV_QPT_XRC_RECV;

@@ -10,13 +10,11 @@ namespace verbatim::verbs {
 namespace {
 
 /// Writes are a processor's, which has no use for padding, so that it is asked for in vain.
-constexpr uint32_t kFlags =
-    IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS | IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
+constexpr uint32_t kFlags = IBV_WQ_FLAGS_CVLAN_STRIPPING | IBV_WQ_FLAGS_SCATTER_FCS |
+                            IBV_WQ_FLAGS_DELAY_DROP | IBV_WQ_FLAGS_PCI_WRITE_END_PADDING;
 
 Error check_flags(Context& context, uint32_t flags) {
   if (flags >= IBV_WQ_FLAGS_RESERVED) return {EINVAL, "ibv_create_wq: unknown create_flags"};
-  if ((flags & IBV_WQ_FLAGS_DELAY_DROP) != 0)
-    return {EOPNOTSUPP, "ibv_create_wq: the device drops a frame at once when no receive request is there"};
   return (flags & ~kFlags) == 0 && (flags == 0 || context.hca->limits().max_frame_bytes != 0)
              ? Error{}
              : Error{EOPNOTSUPP, "ibv_create_wq: create_flags are for Ethernet frames"};

@@ -69,9 +69,11 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attribu
 
 int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes) {
   constexpr uint64_t kMaxClockAgeNs = 1'000'000'000;
-  // What the device lacks is said by zeros: software parsing, tunnels, registers of
-  // their own. Left out is what a mask bit
-  // itself would promise: a mapped clock, a LAG, a metadata register.
+  constexpr uint32_t kTunnels = MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_VXLAN |
+                                MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_GRE |
+                                MLX5DV_RAW_PACKET_CAP_TUNNELED_OFFLOAD_GENEVE;
+  // What the device lacks is said by zeros: software parsing, registers of their own. Left out is what a mask
+  // bit itself would promise: a mapped clock, a LAG, a metadata register.
   constexpr uint64_t kAnswered = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
                                  MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS |
                                  MLX5DV_CONTEXT_MASK_DYN_BFREGS | MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE |
@@ -81,6 +83,7 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
                                  MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM | MLX5DV_CONTEXT_MASK_OOO_RECV_WRS;
   if (own(public_context) == nullptr) return EOPNOTSUPP;
   const uint64_t wanted = attributes->comp_mask;
+  const bool frames = own(public_context)->hca->limits().max_frame_bytes != 0;
   const auto clear = [wanted](uint64_t bit, auto& member) {
     if ((wanted & bit) != 0) member = {};
   };
@@ -105,15 +108,14 @@ int mlx5dv_query_device(ibv_context* public_context, mlx5dv_context* attributes)
   if ((wanted & MLX5DV_CONTEXT_MASK_CQE_COMPRESION) != 0)
     attributes->cqe_comp_caps = {connectx::kSessionMax, kCompressedFormats};
   clear(MLX5DV_CONTEXT_MASK_SWP, attributes->sw_parsing_caps);
-  // Strides that work queues can have; no type of queue pair has traffic for them.
   if ((wanted & MLX5DV_CONTEXT_MASK_STRIDING_RQ) != 0)
     attributes->striding_rq_caps = {prm::kLogStrideBytesMin, prm::kLogStrideBytesMax, prm::kLogStridesMin,
-                                    prm::kLogStridesMax, 0};
-  clear(MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS, attributes->tunnel_offloads_caps);
+                                    prm::kLogStridesMax, frames ? 1u << IBV_QPT_RAW_PACKET : 0};
+  if ((wanted & MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS) != 0)
+    attributes->tunnel_offloads_caps = frames ? kTunnels : 0;
   clear(MLX5DV_CONTEXT_MASK_DYN_BFREGS, attributes->max_dynamic_bfregs);
   clear(MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS, attributes->flow_action_flags);
-  if ((wanted & MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS) != 0 &&
-      verbs::Context::of(public_context)->hca->limits().max_frame_bytes != 0)
+  if ((wanted & MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS) != 0 && frames)
     attributes->flow_action_flags = MLX5DV_FLOW_ACTION_FLAGS_ESP_AES_GCM |
                                     MLX5DV_FLOW_ACTION_FLAGS_ESP_AES_GCM_SPI_STEERING |
                                     MLX5DV_FLOW_ACTION_FLAGS_ESP_AES_GCM_TX_IV_IS_ESN;

@@ -32,20 +32,22 @@ Error check(const mlx5dv_cq_init_attr& special) {
 
 /// The same for the create_flags of a queue pair. Payloads never go into completions here, so that both flags
 /// about that ask for what is so; those about loopback mean raw packet queue pairs and change nothing for
-/// others. `target`: a DC target, which takes fewer.
-Error check_flags(uint32_t flags, bool target) {
+/// others. `target`: a DC target, which takes fewer; `frames`: of raw packets.
+Error check_flags(uint32_t flags, bool target, bool frames) {
   constexpr uint32_t kScatter =
       MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
   constexpr uint32_t kLoopback =
       MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC | MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_MC;
-  constexpr uint32_t kInvalid = MLX5DV_QP_CREATE_TUNNEL_OFFLOADS | MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE;
+  constexpr uint32_t kTunnels = MLX5DV_QP_CREATE_TUNNEL_OFFLOADS;
+  constexpr uint32_t kCredits = MLX5DV_QP_CREATE_PACKET_BASED_CREDIT_MODE;
   constexpr uint32_t kOffered = MLX5DV_QP_CREATE_SIG_PIPELINING | MLX5DV_QP_CREATE_OOO_DP;
-  if ((flags & ~(kScatter | kLoopback | kInvalid | kOffered)) != 0)
+  if ((flags & ~(kScatter | kLoopback | kTunnels | kCredits | kOffered)) != 0)
     return {EINVAL, "mlx5dv_create_qp: unknown create_flags"};
   if ((flags & kScatter) == kScatter)
     return {EINVAL, "mlx5dv_create_qp: create_flags forbid and allow payloads in completions"};
-  if ((flags & kInvalid) != 0)
-    return {EINVAL, "mlx5dv_create_qp: the device has no offloads for tunnels and no packet based credits"};
+  if ((flags & kCredits) != 0) return {EINVAL, "mlx5dv_create_qp: the device has no packet based credits"};
+  if ((flags & kTunnels) != 0 && !frames)
+    return {EINVAL, "mlx5dv_create_qp: only queue pairs of raw packets look into tunnels"};
   if (target && (flags & ~uint32_t{MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE}) != 0)
     return {EINVAL, "mlx5dv_create_qp: create_flags that a DC target does not take"};
   return {};
@@ -82,7 +84,9 @@ Error check(const hw::Limits& limits, const ibv_qp_init_attr_ex& attributes,
   if ((special.comp_mask & ~kKnown) != 0) return {EINVAL, "mlx5dv_create_qp: unknown bits in comp_mask"};
   if ((special.comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) != 0) {
     const bool target = dc && special.dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT;
-    if (const Error refusal = check_flags(special.create_flags, target); refusal.code != 0) return refusal;
+    const bool frames = attributes.qp_type == IBV_QPT_RAW_PACKET;
+    if (const Error refusal = check_flags(special.create_flags, target, frames); refusal.code != 0)
+      return refusal;
   }
   if (dc) {
     if (const Error refusal = check_dc(limits, attributes, special); refusal.code != 0) return refusal;

@@ -87,7 +87,7 @@ uint32_t read_flow_tag(ibv_cq_ex* cq) {
 
 void read_tm_info(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
   connectx::TagHeader header;
-  std::memcpy(static_cast<void*>(&header), current(cq).tag_header, sizeof header);
+  std::memcpy(static_cast<void*>(&header), current(cq).head, sizeof header);
   *info = {header.tag, header.context};
 }
 

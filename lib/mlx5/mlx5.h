@@ -237,6 +237,8 @@ struct QueuePair : verbs::QueuePair {
   uint32_t receive_entries = 0;  ///< power of two, 0: none, or an SRQ
   uint32_t receive_stride = 0;
   uint32_t max_receive_sge = 0;
+  uint32_t strides = 0;         ///< an entry is of so many, for frames that share it; 0: of one message
+  uint32_t strides_used = 0;    ///< of the oldest entry, as completions have told
   bool takes_receives = false;  ///< from INIT on
   std::byte* receive_ring = nullptr;
   uint64_t* receive_ids = nullptr;
@@ -382,7 +384,10 @@ int destroy_wq(verbs::WorkQueue& wq);
 void free_wq(verbs::WorkQueue& wq);
 int create_wq_table(verbs::Context& context, const ibv_rwq_ind_table_init_attr& attributes, uint32_t& number);
 int destroy_wq_table(verbs::Context& context, uint32_t number);
-verbs::QueuePair* create_spreading_qp(verbs::Context& context, const ibv_qp_init_attr_ex& attributes);
+/// Whether options of mlx5dv_create_qp, or nullptr, ask for tunnels to be looked into.
+bool looks_into_tunnels(const void* special);
+verbs::QueuePair* create_spreading_qp(verbs::Context& context, const ibv_qp_init_attr_ex& attributes,
+                                      const void* special);
 int destroy_spreading_qp(QueuePair& qp);
 verbs::AddressHandle* create_ah(verbs::ProtectionDomain& domain, const ibv_ah_attr& attributes);
 void free_ah(verbs::AddressHandle& ah);

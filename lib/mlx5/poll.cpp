@@ -66,6 +66,18 @@ ibv_wc_status status_of(uint8_t syndrome) {
   }
 }
 
+namespace {
+
+/// Whether it is the last completion of the queue's oldest entry.
+bool ends_entry(QueuePair& qp, const Cqe& cqe) {
+  if (qp.strides == 0 || cqe.opcode_owner >> 4 == connectx::kCqeReceiveError) [[likely]]
+    return true;
+  qp.strides_used += cqe.byte_count >> connectx::kStridesUsedShift & connectx::kStridesUsedMask;
+  return qp.strides_used >= qp.strides;
+}
+
+}  // namespace
+
 uint64_t take(CompletionQueue& cq, const Cqe& cqe, QueuePair*& qp) {
   __atomic_store_n(&cq.consumed, cq.consumed + 1, __ATOMIC_RELAXED);  // read without the lock, too
   if (cqe.opcode_owner >> 4 == connectx::kCqeSignatureError) {
@@ -106,7 +118,10 @@ uint64_t take(CompletionQueue& cq, const Cqe& cqe, QueuePair*& qp) {
   }
   const uint32_t tail = qp->receive_tail.load(std::memory_order_relaxed);
   const uint64_t wr_id = qp->receive_ids[tail & (qp->receive_entries - 1)];
-  qp->receive_tail.store(tail + 1, std::memory_order_release);
+  if (ends_entry(*qp, cqe)) [[likely]] {
+    qp->strides_used = 0;
+    qp->receive_tail.store(tail + 1, std::memory_order_release);
+  }
   return wr_id;
 }
 

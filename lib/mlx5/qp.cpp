@@ -236,6 +236,7 @@ verbs::QueuePair* create_qp(verbs::Context& context, ibv_qp_init_attr_ex& attrib
   if (!table.add(*qp, qp->user_index))
     return verbs::refuse_pointer(context, ENOMEM, "all queue pairs are in use");
   hw::QpSpec spec = describe(*qp, attributes, domain);
+  spec.frames.looks_into_tunnels = looks_into_tunnels(special);
   if (role != DcRole::kNone) describe_dc(*qp, *special, spec);
   auto device = context.hca->create_qp(spec);
   if (!device) {

@@ -169,7 +169,7 @@ uint64_t TagList::complete_change(const Cqe& cqe, CompletionQueue& cq) {
   const uint32_t index = word & 0xffff;
   const auto event = static_cast<uint8_t>(word >> 16);
   connectx::TagResult result;
-  std::memcpy(static_cast<void*>(&result), cqe.tag_header, sizeof result);
+  std::memcpy(static_cast<void*>(&result), cqe.head, sizeof result);
   QueuePair& qp = *commands_;
   const SendSlot& slot = qp.slots[cqe.wqe_counter & (qp.blocks - 1)];
   qp.tail.store(slot.completed, std::memory_order_release);

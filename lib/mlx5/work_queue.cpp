@@ -80,7 +80,7 @@ void describe(const WorkQueue& wq, const mlx5dv_striding_rq_init_attr* strides, 
   out.set(Wq::dbr_umem_id, wq.record_umem->number);
   if (strides == nullptr) return;
   out.set(Wq::log_wqe_stride_size, strides->single_stride_log_num_of_bytes - prm::kLogStrideBytesMin);
-  out.set(Wq::log_wqe_num_of_strides, strides->single_wqe_log_num_of_strides - prm::kLogStridesMin);
+  out.set(Wq::log_wqe_num_of_strides, prm::strides_code(strides->single_wqe_log_num_of_strides));
   out.set(Wq::two_byte_shift_en, strides->two_byte_shift_en);
 }
 
@@ -92,6 +92,7 @@ int create_on_device(verbs::Context& context, WorkQueue& wq, const ibv_wq_init_a
   const uint32_t flags = (attributes.comp_mask & IBV_WQ_INIT_ATTR_FLAGS) != 0 ? attributes.create_flags : 0;
   queue.set(prm::Rqc::vsd, (flags & IBV_WQ_FLAGS_CVLAN_STRIPPING) == 0);
   queue.set(prm::Rqc::scatter_fcs, (flags & IBV_WQ_FLAGS_SCATTER_FCS) != 0);
+  queue.set(prm::Rqc::delay_drop_en, (flags & IBV_WQ_FLAGS_DELAY_DROP) != 0);
   queue.set(prm::Rqc::flush_in_error_en, true);
   queue.set(prm::Rqc::user_index, wq.receives.user_index);
   queue.set(prm::Rqc::cqn, CompletionQueue::of(attributes.cq).device->number);
@@ -159,6 +160,7 @@ verbs::WorkQueue* create_wq(verbs::Context& context, ibv_wq_init_attr& attribute
   if (wq == nullptr || !allocate(*wq, *verbs::ProtectionDomain::of(attributes.pd), sizes))
     return verbs::refuse_pointer(context, ENOMEM, "no memory for a work queue");
   wq->entry_offset = offset;
+  if (strides != nullptr) wq->receives.strides = 1u << strides->single_wqe_log_num_of_strides;
   QueuePairTable& table = ContextState::of(context).queue_pairs;
   if (!table.add(wq->receives, wq->receives.user_index))
     return verbs::refuse_pointer(context, ENOMEM, "all queue pairs are in use");
@@ -207,6 +209,7 @@ void reset_wq(WorkQueue& wq) {
   const std::lock_guard guard(qp.receive_lock);
   qp.receive_head = 0;
   qp.receive_tail = 0;
+  qp.strides_used = 0;
   qp.doorbell[connectx::kReceiveDoorbell] = 0;
 }
 

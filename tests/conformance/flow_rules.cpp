@@ -131,23 +131,6 @@ TEST_F(FlowRules, RefuseCountersWithoutSense) {
   EXPECT_EQ(ibv_destroy_counters(counters), 0);
 }
 
-void append(std::vector<uint8_t>& bytes, const std::vector<uint8_t>& more) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
-}
-
-/// A frame whose IPv4 packet has this protocol and payload.
-std::vector<uint8_t> carrying(int protocol, const std::vector<uint8_t>& payload, int port = 5678) {
-  const bool udp = protocol == 17;
-  std::vector<uint8_t> frame = frame_of({.to = kTo, .port = port, .payload = payload.size()});
-  frame.resize(14 + 20 + (udp ? 8 : 0));
-  frame[14 + 9] = static_cast<uint8_t>(protocol);
-  append(frame, payload);
-  const size_t total = frame.size() - 14;
-  frame[16] = static_cast<uint8_t>(total >> 8);
-  frame[17] = static_cast<uint8_t>(total);
-  return frame;
-}
-
 std::vector<uint8_t> packet_of(uint32_t ip, int port) {
   std::vector<uint8_t> frame = frame_of({.to = kOther, .ip = ip, .port = port});
   frame.erase(frame.begin(), frame.begin() + 14);
@@ -157,7 +140,7 @@ std::vector<uint8_t> packet_of(uint32_t ip, int port) {
 std::vector<uint8_t> vxlan(uint8_t identifier, const std::vector<uint8_t>& inner) {
   std::vector<uint8_t> payload{8, 0, 0, 0, 0, 0, identifier, 0};
   append(payload, inner);
-  return carrying(17, payload, 4789);
+  return carrying(kTo, 17, payload, 4789);
 }
 
 template <class Spec>
@@ -206,10 +189,10 @@ TEST_F(FlowRules, LookIntoGre) {
   std::vector<uint8_t> with_key{0x20, 0, 8, 0, 1, 2, 3, 4}, plain{0, 0, 8, 0};
   append(with_key, packet_of(0x0a0a0a0a, 1));
   append(plain, packet_of(0x0b0b0b0b, 1));
-  EXPECT_EQ(who(carrying(47, with_key)), 1);
-  EXPECT_EQ(who(carrying(47, plain)), 2);
-  EXPECT_EQ(who(carrying(4, packet_of(0x0b0b0b0b, 1))), 2) << "IP in IP";
-  EXPECT_EQ(who(carrying(4, packet_of(0x0a0a0a0a, 1))), 0);
+  EXPECT_EQ(who(carrying(kTo, 47, with_key)), 1);
+  EXPECT_EQ(who(carrying(kTo, 47, plain)), 2);
+  EXPECT_EQ(who(carrying(kTo, 4, packet_of(0x0b0b0b0b, 1))), 2) << "IP in IP";
+  EXPECT_EQ(who(carrying(kTo, 4, packet_of(0x0a0a0a0a, 1))), 0);
   Rule flags;
   gre.mask.c_ks_res0_ver = 1;
   EXPECT_EQ(flags.add(gre).put_in_force(one_), EOPNOTSUPP);
@@ -229,7 +212,7 @@ TEST_F(FlowRules, FindLabelsWhereTheyAreSaidToLie) {
   append(frame, {0x88, 0x47});
   append(frame, stack);
   EXPECT_EQ(who(frame), 1);
-  EXPECT_EQ(who(carrying(17, stack, 6635)), 2);
+  EXPECT_EQ(who(carrying(kTo, 17, stack, 6635)), 2);
   frame[16] = 0x61;
   EXPECT_EQ(who(frame), 0) << "another label";
 }
@@ -240,9 +223,9 @@ TEST_F(FlowRules, TellPacketsOfIpsecApart) {
   esp.mask.spi = 0xffffffff;
   Rule rule, sequence;
   ASSERT_EQ(rule.add(esp).put_in_force(one_), 0);
-  EXPECT_EQ(who(carrying(50, {0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9})), 1);
-  EXPECT_EQ(who(carrying(50, {0, 0, 0x12, 0x35, 0, 0, 0, 1, 9, 9})), 0);
-  EXPECT_EQ(who(carrying(51, {0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9})), 0);
+  EXPECT_EQ(who(carrying(kTo, 50, {0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9})), 1);
+  EXPECT_EQ(who(carrying(kTo, 50, {0, 0, 0x12, 0x35, 0, 0, 0, 1, 9, 9})), 0);
+  EXPECT_EQ(who(carrying(kTo, 51, {0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9})), 0);
   esp.mask.seq = 1;
   EXPECT_EQ(sequence.add(esp).put_in_force(one_), EOPNOTSUPP);
 }
@@ -318,7 +301,7 @@ constexpr size_t kEspAt = 14 + 20, kTextAt = kEspAt + 16, kText = 29;
 std::vector<uint8_t> esp_frame(uint8_t sequence) {
   std::vector<uint8_t> payload{0, 0, kIndex >> 8, kIndex & 0xff, 0, 0, 0, sequence, 0, 0, 0, 0, 0, 0, 0, 0};
   for (size_t i = 0; i < kText; i++) payload.push_back(static_cast<uint8_t>(0x45 + i));
-  return carrying(50, payload);
+  return carrying(kTo, 50, payload);
 }
 
 /// Encrypts what is sent and decrypts what arrives at the first queue pair; the second gets it as it is.

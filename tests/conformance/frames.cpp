@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tests/conformance/frames.h"
 
+#include <infiniband/mlx5dv.h>
+
 namespace verbatim::conformance {
 
 namespace {
@@ -51,6 +53,22 @@ std::vector<uint8_t> frame_of(const FrameTraits& traits) {
   return bytes;
 }
 
+void append(std::vector<uint8_t>& bytes, const std::vector<uint8_t>& more) {
+  bytes.insert(bytes.end(), more.begin(), more.end());
+}
+
+std::vector<uint8_t> carrying(const Mac& to, int protocol, const std::vector<uint8_t>& payload, int port) {
+  const bool udp = protocol == 17;
+  std::vector<uint8_t> frame = frame_of({.to = to, .port = port, .payload = payload.size()});
+  frame.resize(14 + 20 + (udp ? 8 : 0));
+  frame[14 + 9] = static_cast<uint8_t>(protocol);
+  append(frame, payload);
+  const size_t total = frame.size() - 14;
+  frame[16] = static_cast<uint8_t>(total >> 8);
+  frame[17] = static_cast<uint8_t>(total);
+  return frame;
+}
+
 void put(Endpoint& self, size_t offset, const std::vector<uint8_t>& frame) {
   std::memcpy(self.buffer.data() + offset, frame.data(), frame.size());
 }
@@ -70,6 +88,15 @@ void send(Endpoint& self, const std::vector<uint8_t>& frame, unsigned int flags)
   EXPECT_EQ(wc.wr_id, 100u);
 }
 
+const uint8_t* completion_at(ibv_cq* cq, uint32_t index) {
+  mlx5dv_cq raw{};
+  mlx5dv_obj objects{};
+  objects.cq = {cq, &raw};
+  EXPECT_EQ(mlx5dv_init_obj(&objects, MLX5DV_OBJ_CQ), 0);
+  EXPECT_EQ(raw.cqe_size, 64u);
+  return static_cast<const uint8_t*>(raw.buf) + (index & (raw.cqe_cnt - 1)) * size_t{raw.cqe_size};
+}
+
 int remake(Endpoint& self, const FrameOptions& options) {
   EXPECT_EQ(ibv_destroy_qp(self.qp), 0);
   self.qp = nullptr;
@@ -83,7 +110,10 @@ int remake(Endpoint& self, const FrameOptions& options) {
   wanted.pd = self.pd;
   if (options.operations != 0) wanted.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   wanted.send_ops_flags = options.operations;
-  self.qp = ibv_create_qp_ex(self.context, &wanted);
+  mlx5dv_qp_init_attr special{};
+  special.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
+  special.create_flags = options.special;
+  self.qp = mlx5dv_create_qp(self.context, &wanted, &special);
   return self.qp == nullptr ? errno : self.connect({});
 }
 

@@ -32,16 +32,24 @@ struct FrameTraits {
   uint8_t seed = 1;
 };
 std::vector<uint8_t> frame_of(const FrameTraits& traits);
+void append(std::vector<uint8_t>& bytes, const std::vector<uint8_t>& more);
+/// A frame whose IPv4 packet has this protocol and payload; of UDP, behind a header with that port.
+std::vector<uint8_t> carrying(const Mac& to, int protocol, const std::vector<uint8_t>& payload,
+                              int port = 5678);
 void put(Endpoint& self, size_t offset, const std::vector<uint8_t>& frame);
 bool lies_at(const Endpoint& self, size_t offset, const std::vector<uint8_t>& frame);
 /// Sends a frame that is put at the beginning of the buffer and waits until it is sent.
 void send(Endpoint& self, const std::vector<uint8_t>& frame, unsigned int flags = 0);
+
+/// Bytes of a completion queue's entry, of 64, as programs find them that read queues themselves.
+const uint8_t* completion_at(ibv_cq* cq, uint32_t index);
 
 /// What a queue pair of frames is made with beside the usual.
 struct FrameOptions {
   uint32_t create_flags = 0;
   uint16_t max_header = 0;  ///< of sends that are cut into frames
   uint64_t operations = 0;  ///< IBV_QP_EX_WITH_*
+  uint32_t special = 0;     ///< MLX5DV_QP_CREATE_*
 };
 /// Gives the endpoint another queue pair, in RTS. 0, or errno.
 int remake(Endpoint& self, const FrameOptions& options);

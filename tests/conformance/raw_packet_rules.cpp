@@ -205,7 +205,7 @@ TEST(RawPacketDevices, SayWhatTheyHave) {
   EXPECT_EQ(ibv_query_device_ex(self.context, nullptr, &attributes), 0);
   EXPECT_EQ(attributes.raw_packet_caps,
             static_cast<uint32_t>(IBV_RAW_PACKET_CAP_IP_CSUM | IBV_RAW_PACKET_CAP_CVLAN_STRIPPING |
-                                  IBV_RAW_PACKET_CAP_SCATTER_FCS));
+                                  IBV_RAW_PACKET_CAP_SCATTER_FCS | IBV_RAW_PACKET_CAP_DELAY_DROP));
   EXPECT_NE(attributes.orig_attr.device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING, 0u);
   EXPECT_NE(attributes.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM, 0u);
 }

@@ -109,8 +109,8 @@ void objects(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::cc_query_allowed, true);
 }
 
-/// What is done with frames: checksums and tags, the sequence check, cutting large sends. A frame may lie
-/// wholly in what its queue entry names.
+/// What is done with frames: checksums and tags, the sequence check, cutting large sends, looking into
+/// tunnels when they arrive. A frame may lie wholly in what its queue entry names.
 void ethernet_offloads(const hw::Limits& limits, Writer<PerProtocolNetworkingOffloadCaps> cap) {
   using Offloads = PerProtocolNetworkingOffloadCaps;
   constexpr uint32_t kInlineNotRequired = 2;
@@ -121,6 +121,10 @@ void ethernet_offloads(const hw::Limits& limits, Writer<PerProtocolNetworkingOff
   cap.set(Offloads::wqe_inline_mode, kInlineNotRequired);
   cap.set(Offloads::rss_ind_tbl_cap, kLogReceiveTableEntriesMax);
   cap.set(Offloads::scatter_fcs, true);
+  cap.set(Offloads::tunnel_stateless_gre, true);
+  cap.set(Offloads::tunnel_stateless_vxlan, true);
+  cap.set(Offloads::tunnel_stateless_geneve_rx, true);
+  cap.set(Offloads::tunnel_stateless_ip_over_ip_rx, true);
 }
 
 /// Queues without a queue pair.
@@ -134,6 +138,8 @@ void work_queues(Writer<CmdHcaCap> cap) {
   cap.set(CmdHcaCap::log_min_stride_sz_sq, kLogSendBlock);
   cap.set(CmdHcaCap::log_max_stride_sz_sq, kLogSendBlock);
   cap.set(CmdHcaCap::striding_rq, true);
+  cap.set(CmdHcaCap::ext_stride_num_range, true);
+  cap.set(CmdHcaCap::rq_delay_drop, true);
 }
 
 /// Signatures of every kind on keys, and their errors as entries of completion queues.

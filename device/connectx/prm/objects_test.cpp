@@ -205,10 +205,15 @@ TEST_F(Objects, AStridingReceiveQueueHasStridesWithinLimits) {
   auto mail = rq_mail();
   const auto wq = mail.in()[CreateRqIn::ctx][Rqc::wq];
   wq.set(Wq::wq_type, WqType::kCyclicStridingRq);
-  wq.set(Wq::log_wqe_num_of_strides, kLogStridesMax - kLogStridesMin);
-  EXPECT_EQ(run(mail), Status::kOk) << reason;
-  wq.set(Wq::log_wqe_num_of_strides, kLogStridesMax - kLogStridesMin + 1);
-  EXPECT_EQ(run(mail), Status::kBadParamErr);
+  wq.set(Wq::log_wq_stride, kLogStridedEntryMin);
+  for (uint32_t code = 0; code < 16; code++) {
+    wq.set(Wq::log_wqe_num_of_strides, code);
+    // 2^9 to 2^16, two that nothing has, then 2^3 to 2^8.
+    EXPECT_EQ(run(mail), code == 8 || code == 9 ? Status::kBadParamErr : Status::kOk) << code << reason;
+  }
+  wq.set(Wq::log_wqe_num_of_strides, 0);
+  wq.set(Wq::log_wq_stride, kLogStridedEntryMin - 1);
+  EXPECT_EQ(run(mail), Status::kBadParamErr) << "no room for link and element";
 }
 
 TEST_F(Objects, AReceiveQueueCountsElsewhere) {

@@ -20,7 +20,10 @@ struct RawQueueSpec {
   uint32_t cqn = 0, user_index = 0;
   bool flushes = false;  ///< posted entries complete when the queue fails
   uint32_t pd = 0;
-  bool strides = false;  ///< of a receive queue: an entry is of many strides
+  uint32_t strides = 0;  ///< of a receive queue: an entry is of so many, each for a frame; 0: of one frame
+  uint32_t stride_bytes = 0;  ///< of one of them
+  bool pads_strides = false;  ///< two bytes of zeros lie in front of each frame
+  bool delays_drop = false;   ///< frames wait for receive requests
   engine::FrameWishes wishes;
 };
 

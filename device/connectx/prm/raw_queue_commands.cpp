@@ -16,7 +16,6 @@ Result bad(const char* reason) { return refuse(Status::kBadParamErr, reason); }
 const char* beyond_us(View<Rqc> context) {
   if (context.as<RqState>(Rqc::state) != RqState::kRst) return "a queue begins in RST";
   if (context[Rqc::hairpin]) return "the device has no hairpins";
-  if (context[Rqc::delay_drop_en]) return "the device delays no drops";
   return nullptr;
 }
 
@@ -114,6 +113,7 @@ Result create_rq(Command<CreateRq>& c) {
   spec.user_index = context[Rqc::user_index];
   spec.flushes = context[Rqc::flush_in_error_en];
   spec.wishes = wishes_of(context);
+  spec.delays_drop = context[Rqc::delay_drop_en];
   auto references = references_of(context[Rqc::wq], spec);
   if (context[Rqc::counter_set_id])
     references.push_back({ObjectKind::kQCounter, context[Rqc::counter_set_id]});

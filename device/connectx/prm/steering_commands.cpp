@@ -16,7 +16,6 @@ Result bad(const char* reason) { return refuse(Status::kBadParamErr, reason); }
 const char* beyond_us(View<Tirc> context) {
   if (context[Tirc::tls_en]) return "the device decrypts no TLS";
   if (context[Tirc::packet_merge_mask]) return "the device merges no packets";
-  if (context[Tirc::tunneled_offload_en]) return "the device looks into no tunnels";
   if (context.as<TirDispatch>(Tirc::disp_type) > TirDispatch::kIndirect) return "there is no such dispatch";
   if (context.as<RxHash>(Tirc::rx_hash_fn) > RxHash::kToeplitz) return "there is no such hash function";
   return nullptr;
