@@ -151,11 +151,11 @@ FrameQueue::Put FrameQueue::put_whole(const engine::ShapedFrame& shaped, engine:
 
 // An entry that has room for so many strides. What is left of one that has not is used up by a completion
 // that is of no frame.
-FrameQueue::Put FrameQueue::open_entry(uint32_t need, engine::FrameFacts& facts) {
+FrameQueue::Put FrameQueue::open_entry(uint32_t need) {
   if (strides_used_ != 0 && strides_used_ + need > spec_.strides) {
     engine::FrameFacts filler;
     filler.strided = true;
-    filler.entry = facts.entry;
+    filler.entry = static_cast<uint16_t>(work_.index);
     complete(filler, strides_used_, kStridesFiller | (spec_.strides - strides_used_) << kStridesUsedShift);
     strides_used_ = 0;
   }
@@ -168,8 +168,7 @@ FrameQueue::Put FrameQueue::put_in_strides(const engine::ShapedFrame& shaped, en
   const uint32_t padding = spec_.pads_strides ? sizeof kPadding : 0;
   const uint32_t need = (padding + shaped.bytes() + spec_.stride_bytes - 1) / spec_.stride_bytes;
   facts.strided = true;
-  facts.entry = static_cast<uint16_t>(work_.index);
-  if (const Put opened = open_entry(need, facts); opened != Put::kDone) return opened;
+  if (const Put opened = open_entry(need); opened != Put::kDone) return opened;
   facts.entry = static_cast<uint16_t>(work_.index);
   const uint64_t at = uint64_t{strides_used_} * spec_.stride_bytes;
   if (need > spec_.strides || work_.capacity() < at + padding + shaped.bytes())

@@ -89,7 +89,7 @@ class FrameQueue final : private engine::KeyErrors {
   Put put_whole(const engine::ShapedFrame& shaped, engine::FrameFacts& facts);
   Put put_in_strides(const engine::ShapedFrame& shaped, engine::FrameFacts& facts);
   Put take_request();
-  Put open_entry(uint32_t need, engine::FrameFacts& facts);
+  Put open_entry(uint32_t need);
   void complete(engine::FrameFacts& facts, uint32_t index, uint32_t bytes);
   Put fail(engine::Status status, const char* why);
   Need let_in(uint64_t now_ns);

@@ -97,6 +97,20 @@ const uint8_t* completion_at(ibv_cq* cq, uint32_t index) {
   return static_cast<const uint8_t*>(raw.buf) + (index & (raw.cqe_cnt - 1)) * size_t{raw.cqe_size};
 }
 
+ibv_qp* spreading_qp(Endpoint& self, ibv_rwq_ind_table* table, uint64_t fields, uint32_t special) {
+  std::array<uint8_t, kKey.size()> key = kKey;
+  ibv_qp_init_attr_ex init{};
+  init.qp_type = IBV_QPT_RAW_PACKET;
+  init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+  init.pd = self.pd;
+  init.rwq_ind_tbl = table;
+  init.rx_hash_conf = {IBV_RX_HASH_FUNC_TOEPLITZ, static_cast<uint8_t>(key.size()), key.data(), fields};
+  mlx5dv_qp_init_attr options{};
+  options.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
+  options.create_flags = special;
+  return mlx5dv_create_qp(self.context, &init, &options);
+}
+
 int remake(Endpoint& self, const FrameOptions& options) {
   EXPECT_EQ(ibv_destroy_qp(self.qp), 0);
   self.qp = nullptr;

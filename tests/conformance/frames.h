@@ -51,6 +51,15 @@ struct FrameOptions {
   uint64_t operations = 0;  ///< IBV_QP_EX_WITH_*
   uint32_t special = 0;     ///< MLX5DV_QP_CREATE_*
 };
+/// The key by which receive side scaling is verified everywhere.
+inline constexpr std::array<uint8_t, 40> kKey{0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,
+                                              0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
+                                              0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
+                                              0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
+/// A queue pair that spreads frames over a table by the Toeplitz hash of `fields`. `special`:
+/// MLX5DV_QP_CREATE_*. nullptr, and errno.
+ibv_qp* spreading_qp(Endpoint& self, ibv_rwq_ind_table* table, uint64_t fields, uint32_t special = 0);
+
 /// Gives the endpoint another queue pair, in RTS. 0, or errno.
 int remake(Endpoint& self, const FrameOptions& options);
 

@@ -41,7 +41,8 @@ struct OneQueue {
     ibv_rwq_ind_table_init_attr only{0, &wq, 0};
     table = ibv_create_rwq_ind_table(self.context, &only);
     EXPECT_NE(table, nullptr);
-    spread(options.fields);
+    qp = spreading_qp(self, table, options.fields);
+    EXPECT_NE(qp, nullptr);
     EXPECT_EQ(rule->to(to).put_in_force(qp), 0);
   }
   ~OneQueue() {
@@ -87,20 +88,6 @@ struct OneQueue {
   ibv_rwq_ind_table* table = nullptr;
   ibv_qp* qp = nullptr;
   std::unique_ptr<Rule> rule = std::make_unique<Rule>();
-
- private:
-  void spread(uint64_t fields) {
-    std::array<uint8_t, 40> key{};
-    for (size_t i = 0; i < key.size(); i++) key[i] = static_cast<uint8_t>(i * 37 + 1);
-    ibv_qp_init_attr_ex init{};
-    init.qp_type = IBV_QPT_RAW_PACKET;
-    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
-    init.pd = self.pd;
-    init.rwq_ind_tbl = table;
-    init.rx_hash_conf = {IBV_RX_HASH_FUNC_TOEPLITZ, static_cast<uint8_t>(key.size()), key.data(), fields};
-    qp = ibv_create_qp_ex(self.context, &init);
-    EXPECT_NE(qp, nullptr);
-  }
 };
 
 }  // namespace verbatim::conformance

@@ -14,12 +14,6 @@ namespace verbatim::conformance {
 inline constexpr size_t kRoom = 1024;
 inline constexpr size_t kQueues = 4, kReceives = 16;
 
-/// The key by which receive side scaling is verified everywhere.
-inline constexpr std::array<uint8_t, 40> kKey{0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,
-                                              0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
-                                              0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
-                                              0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
-
 /// Each queue has a part of the endpoint's buffer of its own.
 struct SpreadTable {
   static size_t place(size_t queue, uint64_t receive) { return (queue * kReceives + receive) * kRoom; }
@@ -56,17 +50,7 @@ struct SpreadTable {
   SpreadTable& operator=(const SpreadTable&) = delete;
 
   ibv_qp* spread(uint64_t fields, bool tunnels = false) {
-    key = kKey;
-    ibv_qp_init_attr_ex init{};
-    init.qp_type = IBV_QPT_RAW_PACKET;
-    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
-    init.pd = self.pd;
-    init.rwq_ind_tbl = table;
-    init.rx_hash_conf = {IBV_RX_HASH_FUNC_TOEPLITZ, static_cast<uint8_t>(key.size()), key.data(), fields};
-    mlx5dv_qp_init_attr special{};
-    special.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
-    special.create_flags = tunnels ? MLX5DV_QP_CREATE_TUNNEL_OFFLOADS : 0;
-    return qp = mlx5dv_create_qp(self.context, &init, &special);
+    return qp = spreading_qp(self, table, fields, tunnels ? MLX5DV_QP_CREATE_TUNNEL_OFFLOADS : 0);
   }
   int move(size_t queue, ibv_wq_state to) {
     ibv_wq_attr attr{};
@@ -99,7 +83,6 @@ struct SpreadTable {
   Endpoint& self;
   std::array<ibv_cq*, kQueues> cqs{};
   std::array<ibv_wq*, kQueues> queues{};
-  std::array<uint8_t, 40> key{};
   ibv_rwq_ind_table* table = nullptr;
   ibv_qp* qp = nullptr;
 };

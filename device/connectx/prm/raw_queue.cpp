@@ -11,6 +11,7 @@ Result bad(const char* reason) { return refuse(Status::kBadParamErr, reason); }
 
 constexpr uint32_t kPageOffsetUnit = 64;
 constexpr uint32_t kDoorbellBytes = 8;
+
 Result check_kind(View<Wq> context, bool receives) {
   const auto type = context.as<WqType>(Wq::wq_type);
   const bool striding = type == WqType::kCyclicStridingRq;
