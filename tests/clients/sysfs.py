@@ -143,23 +143,22 @@ class Check:
     def killed(self):
         """A tree is kept as long as a program runs, and goes when the program was killed."""
         root = self.root()
-        sleeper = subprocess.Popen([self.tool, 'run', '--', 'sleep', '60'], env=self.environment)
+        sleeper = subprocess.Popen([self.tool, 'run', '--', 'sh', '-c', 'echo up; exec sleep 60'], env=self.environment,
+                                   stdout=subprocess.PIPE, text=True)
         try:
-            deadline = time.monotonic() + SECONDS_MAX
-            while not os.path.isdir(root) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            time.sleep(0.1)
+            self.expect(sleeper.stdout.readline() == 'up\n', 'the program runs')
             self.run('true')
             self.expect(os.path.isdir(root), 'a running program keeps its tree')
         finally:
             sleeper.send_signal(signal.SIGKILL)
             sleeper.wait()
-        deadline = time.monotonic() + SECONDS_MAX  # the agent removes it when it leaves
-        while os.path.isdir(root) and time.monotonic() < deadline:
+            sleeper.stdout.close()
+        unfinished = os.path.join(os.path.dirname(root), f'.sys-{sleeper.pid}-*')
+        deadline = time.monotonic() + SECONDS_MAX  # the agent removes both when it leaves, one after the other
+        while (os.path.isdir(root) or glob.glob(unfinished)) and time.monotonic() < deadline:
             time.sleep(0.1)
         self.expect(not os.path.isdir(root), 'nothing is left of a killed program')
-        left = glob.glob(os.path.join(os.path.dirname(root), f'.sys-{sleeper.pid}-*'))
-        self.expect(not left, f'nothing unfinished is left: {left}')
+        self.expect(not glob.glob(unfinished), f'nothing unfinished is left: {glob.glob(unfinished)}')
 
     def ucx(self):
         if not shutil.which('ucx_info'):
